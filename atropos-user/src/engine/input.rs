@@ -1,0 +1,288 @@
+//! What the engine is told. These types are also what a recording holds (`docs/recording.md`).
+
+use serde::{Deserialize, Serialize};
+
+/// What outlives requests and can hold resources between them: a connection, a backend process, a thread.
+/// The key (a `THD*`, a pid, a tid, …) is unique while the session lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionKey(pub u64);
+
+/// One lock, pool or queue of a resource (usually its address in the target).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct InstanceKey(pub u64);
+
+/// Index of a resource in [`super::EngineConfig`], in the order of the preset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ResourceId(pub u16);
+
+/// Where a piece of knowledge comes from, best first (DESIGN section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// A hold or wait seen event by event.
+    Event,
+    /// A walk through the target's memory whose checks held.
+    Walk,
+    /// The kernel half's OPEN map, read when the level changed.
+    OpenMap,
+    /// The application's own list, read over the control connection.
+    Snapshot,
+    /// Age or wake-up order: good for advice, never enough to cancel.
+    Inference,
+}
+
+/// Everything that can happen to the engine. Times are `CLOCK_MONOTONIC` nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// A transition seen by a probe.
+    Event(Event),
+    /// Events were lost between the last input and this one.
+    Lost(Lost),
+    /// The periodic summary; drives every decision.
+    Tick(Tick),
+    /// Who waits for whom on one resource, as of a moment.
+    Snapshot(Snapshot),
+    /// What became of an order.
+    Outcome(OrderReport),
+}
+
+/// A transition seen by a probe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub at_ns: u64,
+    /// Whose.
+    pub session: SessionKey,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What a transition was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A request starts.
+    RequestBegin,
+    /// The request is over.
+    RequestEnd,
+    /// The session is gone with everything it held.
+    SessionEnd,
+    /// A wait starts.
+    WaitBegin {
+        /// For what.
+        resource: ResourceId,
+        /// For which one.
+        instance: InstanceKey,
+    },
+    /// The wait is over, granted or not.
+    WaitEnd {
+        /// For what.
+        resource: ResourceId,
+        /// For which one.
+        instance: InstanceKey,
+    },
+    /// The session holds an instance (once more, if it held it already).
+    Acquire {
+        /// Of what.
+        resource: ResourceId,
+        /// Which one.
+        instance: InstanceKey,
+        /// In which mode (an index into the resource's modes; 0 where there is only one).
+        mode: u32,
+    },
+    /// The session lets the instance go (once).
+    Release {
+        /// Of what.
+        resource: ResourceId,
+        /// Which one.
+        instance: InstanceKey,
+    },
+    /// The session lets go of every instance of the resource.
+    ReleaseAll {
+        /// Of what.
+        resource: ResourceId,
+    },
+    /// Somebody (we or a person) asked the target to cancel this session's work.
+    Killed,
+}
+
+/// Events were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// When this was found out.
+    pub at_ns: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// The periodic summary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tick {
+    /// When it was taken.
+    pub at_ns: u64,
+    /// Requests completed since the tick before.
+    pub requests: RequestStats,
+    /// Sessions that run a request, or are between requests inside a transaction or with explicit locks.
+    /// Sessions that are plainly idle are left out.
+    pub sessions: Vec<SessionState>,
+    /// Resources that cannot be seen at present, with the reason: they can never be a reason to cancel.
+    pub blind: Vec<Blind>,
+}
+
+/// Requests completed since the tick before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestStats {
+    /// Completed requests as the target itself counts them, over the whole tick; `None` if it has no such counter.
+    pub completed: Option<u64>,
+    /// For how long of the tick request probes were attached (0: none, then `latency` is empty).
+    pub covered_ns: u64,
+    /// Latencies of requests that completed while probes were attached: pairs of (bucket of
+    /// [`atropos_common::histogram`], count), in rising order of bucket.
+    pub latency: Vec<(u16, u64)>,
+}
+
+/// One session at a tick.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionState {
+    /// Which.
+    pub session: SessionKey,
+    /// The number by which a person and the cancel command know it (a connection id, a pid).
+    pub id: u64,
+    /// The operating system's thread, 0 if unknown.
+    pub thread: u32,
+    /// The current request's number in the target (a query id), or the generation; 0 if unknown.
+    pub request: u64,
+    /// What it is doing.
+    pub activity: Activity,
+    /// Since when it has been doing that: start of the request, or of the idle time.
+    pub since_ns: u64,
+    /// Start of the transaction if one is open and its start is known.
+    pub transaction_since_ns: Option<u64>,
+    /// Index of its task class in [`super::EngineConfig`]; `None` for an ordinary request.
+    pub class: Option<u16>,
+    /// Who it belongs to (user name), empty if unknown.
+    pub principal: String,
+    /// Hash of the statement with its literals taken out, 0 if unknown.
+    pub fingerprint: u64,
+    /// The statement with its literals taken out, cut to 256 bytes; only for sessions that take part in a wait.
+    pub digest: String,
+    /// Share of the request's work already done, 0 to 1, where the target tells.
+    pub progress: Option<f64>,
+    /// The target says that the session has been asked to stop.
+    pub killed: bool,
+    /// It is the agent's own connection.
+    pub own: bool,
+}
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activity {
+    /// It runs a request.
+    Busy,
+    /// No request, but a transaction is open.
+    IdleInTransaction,
+    /// No request and no transaction, but explicit locks (LOCK TABLES, FLUSH TABLES WITH READ LOCK, GET_LOCK).
+    IdleWithLocks,
+}
+
+/// A resource that cannot be seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blind {
+    /// Which.
+    pub resource: ResourceId,
+    /// Why, as a sentence for a person.
+    pub reason: String,
+}
+
+/// Who waits for whom on one resource, as of a moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// As of when.
+    pub at_ns: u64,
+    /// Of which resource.
+    pub resource: ResourceId,
+    /// How it was learned.
+    pub evidence: Evidence,
+    /// Every wait of this resource is in `waits`: a wait that is not has ended.
+    pub complete: bool,
+    /// The waits in progress.
+    pub waits: Vec<Wait>,
+    /// Names of the instances in `waits` that were not named before (or whose name changed).
+    pub instances: Vec<InstanceName>,
+}
+
+/// A wait in progress and who is in its way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Who waits.
+    pub waiter: SessionKey,
+    /// For which instance.
+    pub instance: InstanceKey,
+    /// In which mode it wants it (an index into the resource's modes).
+    pub mode: u32,
+    /// Since when at least.
+    pub since_ns: u64,
+    /// Everybody who must go before the wait can end. Never empty in a complete snapshot that passed its checks.
+    pub blockers: Vec<Blocker>,
+}
+
+/// Somebody who is in the way of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocker {
+    /// Who.
+    pub session: SessionKey,
+    /// Holding, or queued ahead.
+    pub kind: BlockKind,
+    /// Mode held or wanted.
+    pub mode: u32,
+    /// Since when at least it has been in the way.
+    pub since_ns: u64,
+}
+
+/// How a session is in the way of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockKind {
+    /// It holds the instance in a mode that conflicts.
+    Granted,
+    /// It waits itself, in a mode that goes before the waiter's.
+    Queued,
+}
+
+/// The name of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceName {
+    /// Which.
+    pub instance: InstanceKey,
+    /// For a person: "table shop.orders", "global read lock".
+    pub name: String,
+}
+
+/// What became of an order, as far as the agent that carries it out can tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderReport {
+    /// When.
+    pub at_ns: u64,
+    /// Which order.
+    pub order: u64,
+    /// Which rung of the ladder.
+    pub rung: u8,
+    /// What happened.
+    pub result: OrderResult,
+}
+
+/// What happened to an order at the target's door. That the target *released* is seen by the engine itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderResult {
+    /// The target accepted the command.
+    Accepted,
+    /// The task had ended before the command reached it; nobody else was hit.
+    Missed,
+    /// The target, or the identity check before it, refused; with the reason.
+    Refused(String),
+    /// The command was written down and not sent (`observe`, `dry-run`).
+    NotSent,
+}

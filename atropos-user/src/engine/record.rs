@@ -1,0 +1,293 @@
+//! What the engine says: effects, and the record that explains a decision.
+
+use serde::{Deserialize, Serialize};
+
+use super::input::{BlockKind, Evidence, InstanceKey, ResourceId, SessionKey};
+use super::settings::{Kind, Mode};
+
+/// What the engine wants done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Attach or detach the fuller probe set.
+    Level(Level),
+    /// The overload began, changed its nature, or ended.
+    Overload(OverloadNote),
+    /// A decision, explained. Comes before the orders it makes.
+    Decision(Box<Decision>),
+    /// End a task. In `observe` and `dry-run` the agent writes it down and reports `NotSent`.
+    Cancel(Order),
+    /// What finally became of an order.
+    Outcome(OrderOutcome),
+}
+
+/// How closely the target is watched (DESIGN section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Slow-path probes and samples only.
+    Calm,
+    /// Everything the preset offers.
+    Suspect,
+}
+
+/// The overload began, changed its nature, or ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OverloadNote {
+    /// When.
+    pub at_ns: u64,
+    /// What.
+    pub state: OverloadState,
+    /// In one sentence, with the numbers.
+    pub reason: String,
+}
+
+/// What kind of overload it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverloadState {
+    /// Latency above the SLO, throughput flat, work pending: a contended resource explains it.
+    Resource,
+    /// Overloaded, but no resource explains it: nothing is cancelled, other mechanisms must help.
+    Regular,
+    /// Over.
+    Ended,
+}
+
+/// A decision, explained so that it can be checked from this record alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Number of the decision since the start.
+    pub decision: u64,
+    /// When it was made.
+    pub at_ns: u64,
+    /// When the SLO was first broken in this overload.
+    pub breach_ns: u64,
+    /// Mode in force.
+    pub mode: Mode,
+    /// What made the engine look.
+    pub trigger: Trigger,
+    /// Every resource with its level.
+    pub resources: Vec<Assessment>,
+    /// Every candidate, best first, with its score in parts and, if it was passed over, why.
+    pub candidates: Vec<Candidate>,
+    /// The orders it makes; empty when every candidate was passed over.
+    pub orders: Vec<Order>,
+    /// In one sentence: who, for what, why, and why not the runner-up.
+    pub summary: String,
+}
+
+/// What made the engine look.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trigger {
+    /// The SLO's percentile over completed and in-flight requests, nanoseconds.
+    pub latency_ns: u64,
+    /// The limit in force, nanoseconds.
+    pub limit_ns: u64,
+    /// Completions a second in the window, if they could be counted.
+    pub throughput: Option<f64>,
+    /// The calm reference, if one has been learned.
+    pub reference: Option<f64>,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Requests in flight that wait for a resource.
+    pub waiting: u64,
+    /// Share of the latency above the limit that the resources explain, 0 to 1.
+    pub explained: f64,
+}
+
+/// One resource at the time of a decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assessment {
+    /// Which.
+    pub resource: ResourceId,
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: Kind,
+    /// The paper's raw contention (for LOCK: wait time over hold time).
+    pub raw: f64,
+    /// Contention level: share of execution time lost, 0 to 1.
+    pub level: f64,
+    /// Time lost in the window, seconds.
+    pub lost_s: f64,
+    /// Why it cannot be seen, if so.
+    pub blind: Option<String>,
+}
+
+/// One candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Who.
+    pub task: Task,
+    /// What ending it would free, by resource.
+    pub gains: Vec<Gain>,
+    /// Sum of level times gain.
+    pub score: f64,
+    /// Why it was not chosen; `None` for the chosen ones.
+    pub passed_over: Option<PassedOver>,
+}
+
+/// A task as a person knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// Session.
+    pub session: SessionKey,
+    /// Number by which the cancel command knows it.
+    pub id: u64,
+    /// Operating system thread, 0 if unknown.
+    pub thread: u32,
+    /// The current request's number, 0 if unknown.
+    pub request: u64,
+    /// Name of its class, empty for an ordinary request.
+    pub class: String,
+    /// User.
+    pub principal: String,
+    /// Hash of the statement without literals, 0 if unknown.
+    pub fingerprint: u64,
+    /// The statement without literals, may be empty.
+    pub digest: String,
+    /// "running 1.2 s", "idle in a transaction for 31 s".
+    pub doing: String,
+}
+
+/// What ending a task would free of one resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// Which resource.
+    pub resource: ResourceId,
+    /// Which contended instances, with names.
+    pub instances: Vec<HeldInstance>,
+    /// Usage so far, seconds.
+    pub usage_s: f64,
+    /// Progress taken for the estimate, and whether it is known.
+    pub progress: Option<f64>,
+    /// Share of the resource's lost time that this task is to blame for, 0 to 1.
+    pub blame: f64,
+    /// Cost of undoing its work, seconds.
+    pub undo_s: f64,
+    /// Future usage freed, less the undo, times the blame; seconds.
+    pub gain_s: f64,
+}
+
+/// A contended instance that a candidate is in the way of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldInstance {
+    /// Which.
+    pub instance: InstanceKey,
+    /// Its name.
+    pub name: String,
+    /// Mode held or wanted, by name.
+    pub mode: String,
+    /// Holding or queued.
+    pub kind: BlockKind,
+    /// For how long at least, seconds.
+    pub for_s: f64,
+    /// Sessions that wait for it because of this task, directly.
+    pub waiters: u64,
+    /// How it is known.
+    pub evidence: Evidence,
+}
+
+/// Why a candidate was not chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PassedOver {
+    /// Another candidate has the higher score.
+    LowerScore,
+    /// Another candidate gains at least as much on every resource.
+    Dominated {
+        /// By the task with this id.
+        by: u64,
+    },
+    /// Its class is protected.
+    ProtectedClass,
+    /// Its user is protected.
+    ProtectedPrincipal,
+    /// It is the agent's own session.
+    Own,
+    /// It waits itself for something else: it is a victim of the task with this id.
+    Victim {
+        /// Who it waits for.
+        of: u64,
+    },
+    /// It has not been in the way long enough.
+    TooYoung,
+    /// It is idle in a transaction, but not for long enough.
+    NotIdleLongEnough,
+    /// It is nearly done.
+    NearlyDone,
+    /// The expected gain is not worth a cancel.
+    GainTooSmall,
+    /// The same work was cancelled before.
+    CancelledBefore,
+    /// An order for it is under way.
+    UnderWay,
+    /// No rung of the ladder works in its state.
+    NoRung,
+    /// The budget of orders is spent.
+    Budget,
+    /// Its evidence is not good enough.
+    WeakEvidence,
+    /// The agent has lost events.
+    LostEvents,
+}
+
+/// An order to end one task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// Number of the order since the start.
+    pub order: u64,
+    /// Decision that made it.
+    pub decision: u64,
+    /// When.
+    pub at_ns: u64,
+    /// Whom.
+    pub task: Task,
+    /// Which rung of the ladder, by index.
+    pub rung: u8,
+    /// Name of the rung.
+    pub rung_name: String,
+    /// Gain expected, seconds.
+    pub expected_gain_s: f64,
+}
+
+/// What finally became of an order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderOutcome {
+    /// Which.
+    pub order: u64,
+    /// When this was established.
+    pub at_ns: u64,
+    /// Whom it named (id).
+    pub id: u64,
+    /// What.
+    pub result: OutcomeKind,
+    /// From the target's acceptance to its release, if it released.
+    pub time_to_release_ns: Option<u64>,
+    /// Gain expected, seconds.
+    pub expected_gain_s: f64,
+    /// Gain realised: waiting time of the blamed waiters in the window before the order, less that in the window after
+    /// the release, extrapolated to the expected future; seconds. `None` while unknown.
+    pub realised_gain_s: Option<f64>,
+    /// In one sentence.
+    pub summary: String,
+}
+
+/// Final fate of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeKind {
+    /// The target released what the task held.
+    Released,
+    /// It had ended before the order arrived.
+    Missed,
+    /// The target or the identity check refused.
+    Refused,
+    /// Accepted, and the deadline of the last rung passed without a release.
+    Stuck,
+    /// Accepted, and the task is undoing its work beyond the rung's deadline; not escalated, since that would not be faster.
+    RollingBack,
+    /// Not sent, by mode.
+    NotSent,
+}

@@ -1,0 +1,1 @@
+//! The only home of aya and of `unsafe`.

@@ -1,0 +1,2 @@
+//! The binary `atropos`.
+fn main() {}
