@@ -7,13 +7,47 @@ pub const MAX_SITES: u32 = 256;
 pub const MAX_PROCESSES: u32 = 16_384;
 
 /// Sessions with a request in progress that the kernel half can time at once.
-pub const MAX_SESSIONS: u32 = 65_536;
+pub const MAX_SESSIONS: u32 = 16_384;
 
 /// Intervals (waits and holds) open at once.
-pub const MAX_OPEN: u32 = 131_072;
+pub const MAX_OPEN: u32 = 32_768;
 
-/// Bytes of the event ring: 200,000 records of 56 bytes a second fill it in 0.7 s, ten times the agent's longest pause.
-pub const RING_BYTES: u32 = 8 << 20;
+/// Resources that a preset can declare.
+pub const MAX_RESOURCES: u32 = 64;
+
+/// Slots of `TOTALS`: one a resource, and one for requests.
+pub const TOTAL_SLOTS: usize = MAX_RESOURCES as usize + 1;
+
+/// Slot of `TOTALS` that counts requests.
+pub const REQUESTS_SLOT: usize = MAX_RESOURCES as usize;
+
+/// Bytes of the event ring. 200,000 records a second of 64 bytes (with their header) fill it in 0.33 s, several times the
+/// agent's longest pause.
+pub const RING_BYTES: u32 = 4 << 20;
 
 /// Steps of one argument expression: a register, then at most this many displacement-and-dereference steps.
 pub const MAX_STEPS: usize = 4;
+
+/// What the kernel half could not keep: index into the `LOST` counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Loss {
+    /// The ring was full: a record was dropped.
+    Ring = 0,
+    /// `OPEN` was full: a wait or hold is not timed.
+    Open = 1,
+    /// `SESSIONS` was full: a request is not timed.
+    Sessions = 2,
+    /// `SCOPE` was full: a child process is not watched.
+    Scope = 3,
+    /// An argument lay on a page that was not in memory: the passing counts for nothing.
+    Argument = 4,
+}
+
+impl Loss {
+    /// Number of causes.
+    pub const COUNT: usize = 5;
+
+    /// Every cause, in numeric order.
+    pub const ALL: [Self; Self::COUNT] = [Self::Ring, Self::Open, Self::Sessions, Self::Scope, Self::Argument];
+}

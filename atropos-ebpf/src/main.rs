@@ -1,3 +1,47 @@
-//! Under construction.
+//! The kernel half of Atropos: three programs that know mechanisms and operations, never applications.
+//!
+//! [`site`] runs at every probed address; the cookie names the [`SiteSpec`](atropos_common::site::SiteSpec) that says what
+//! passing it means. [`task_exit`] and [`task_new`] keep the set of watched processes true. No program loops over anything
+//! but a constant, allocates, or touches a process that is not in `SCOPE`.
 #![no_std]
 #![no_main]
+#![feature(core_intrinsics)]
+#![allow(internal_features, reason = "atomic_xadd is the only atomic that the BPF target offers")]
+
+mod args;
+mod counters;
+mod maps;
+mod ops;
+mod tasks;
+
+use aya_ebpf::macros::{btf_tracepoint, tracepoint, uprobe};
+use aya_ebpf::programs::{BtfTracePointContext, ProbeContext, TracePointContext};
+
+/// A probed address was passed.
+#[uprobe]
+fn site(ctx: ProbeContext) {
+    let _ = ops::pass(&ctx);
+}
+
+/// `sched_process_exit`: a thread is about to go; `current` is that thread.
+#[btf_tracepoint(function = "sched_process_exit")]
+fn task_exit(_ctx: BtfTracePointContext) {
+    let _ = tasks::exit();
+}
+
+/// `task:task_newtask`: a thread or process was made; `current` is its parent.
+#[tracepoint]
+fn task_new(ctx: TracePointContext) {
+    let _ = tasks::new(&ctx);
+}
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    // Never reached: the programs have no panicking path, and a surviving one would not verify.
+    loop {}
+}
+
+/// The kernel wants a GPL-compatible licence for the helpers that read memory.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,0 +1,50 @@
+//! Every map, in one place. Names are at most 15 bytes, since the kernel cuts longer ones.
+
+use atropos_common::histogram::BUCKETS;
+use atropos_common::limits::{Loss, MAX_OPEN, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, RING_BYTES, TOTAL_SLOTS};
+use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals};
+use atropos_common::scope::Scope;
+use atropos_common::site::SiteSpec;
+use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf};
+use aya_ebpf::macros::btf_map;
+
+/// What each site means, by cookie. Written by the agent before the site is attached.
+#[btf_map]
+pub(crate) static SITES: Array<SiteSpec, { MAX_SITES as usize }> = Array::new();
+
+/// Processes that count.
+#[btf_map]
+pub(crate) static SCOPE: HashMap<u32, Scope, { MAX_PROCESSES as usize }> = HashMap::new();
+
+/// The request in progress of each session.
+#[btf_map]
+pub(crate) static SESSIONS: HashMap<SessionKey, SessionValue, { MAX_SESSIONS as usize }> = HashMap::new();
+
+/// Waits and holds in progress.
+#[btf_map]
+pub(crate) static OPEN: HashMap<OpenKey, OpenValue, { MAX_OPEN as usize }> = HashMap::new();
+
+/// Sums by resource; the last slot is for requests. This map and the three behind it hold one value for each CPU, a whole
+/// array, so that the agent reads it in one call.
+#[btf_map]
+pub(crate) static TOTALS: PerCpuArray<[Totals; TOTAL_SLOTS], 1> = PerCpuArray::new();
+
+/// Latencies of completed requests by bucket.
+#[btf_map]
+pub(crate) static LATENCY: PerCpuArray<[u64; BUCKETS], 1> = PerCpuArray::new();
+
+/// How often each site was passed in scope.
+#[btf_map]
+pub(crate) static HITS: PerCpuArray<[u64; MAX_SITES as usize], 1> = PerCpuArray::new();
+
+/// What could not be kept, by [`Loss`].
+#[btf_map]
+pub(crate) static LOST: PerCpuArray<[u64; Loss::COUNT], 1> = PerCpuArray::new();
+
+/// Start of the current sample of requests (slot 0, `CLOCK_MONOTONIC` ns): requests that began before it are not timed.
+#[btf_map]
+pub(crate) static SAMPLE: Array<u64, 1> = Array::new();
+
+/// Transitions on their way to the agent.
+#[btf_map]
+pub(crate) static EVENTS: RingBuf<EventRecord, { RING_BYTES as usize }> = RingBuf::new();

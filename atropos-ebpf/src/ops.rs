@@ -1,0 +1,222 @@
+//! What passing a site means, by operation.
+
+use atropos_common::histogram::bucket_of;
+use atropos_common::limits::{Loss, REQUESTS_SLOT};
+use atropos_common::op::Op;
+use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue};
+use atropos_common::site::{Cond, SiteSpec};
+use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
+use aya_ebpf::programs::ProbeContext;
+
+use crate::args::{cookie, eval};
+use crate::counters;
+use crate::maps::{EVENTS, OPEN, SAMPLE, SCOPE, SESSIONS, SITES};
+
+/// One passing of a site, with its arguments evaluated.
+struct Pass {
+    at_ns: u64,
+    session: u64,
+    instance: u64,
+    value: u64,
+    pid: u32,
+    tid: u32,
+    resource: u16,
+}
+
+/// A site was passed: counts it, keeps the books, and sends a record if the site asks for one.
+#[inline(always)]
+pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
+    let pid_tgid = bpf_get_current_pid_tgid();
+    let (pid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
+    SCOPE.get_ptr(pid)?;
+    let site = cookie(ctx) as u32;
+    let spec = SITES.get(site)?;
+    if spec.flags & SiteSpec::ACTIVE == 0 {
+        return None;
+    }
+    counters::hit(site);
+    if !guard_holds(ctx, spec) {
+        return None;
+    }
+    let arguments = (eval(ctx, &spec.session), eval(ctx, &spec.instance), eval(ctx, &spec.value));
+    let known = matches!(arguments, (Some(_), Some(_), Some(_)));
+    let pass = Pass {
+        at_ns: unsafe { bpf_ktime_get_ns() },
+        session: arguments.0.unwrap_or(0),
+        instance: arguments.1.unwrap_or(0),
+        value: arguments.2.unwrap_or(0),
+        pid,
+        tid,
+        resource: spec.resource,
+    };
+    let mut generation = 0;
+    if known {
+        generation = book(&pass, spec.op);
+    } else {
+        counters::lost(Loss::Argument);
+    }
+    if spec.flags & SiteSpec::EMIT != 0 {
+        let flags = if known { 0 } else { EventRecord::ARG_UNKNOWN };
+        emit(&pass, site as u16, spec.op, generation, flags);
+    }
+    Some(())
+}
+
+/// Whether the site counts this time.
+#[inline(always)]
+fn guard_holds(ctx: &ProbeContext, spec: &SiteSpec) -> bool {
+    if spec.cond == Cond::Always as u8 {
+        return true;
+    }
+    let Some(value) = eval(ctx, &spec.guard) else { return false };
+    (value == spec.guard_value) == (spec.cond == Cond::Equal as u8)
+}
+
+/// Keeps the maps in step with the passing; gives the generation of the session's request, 0 if none was seen.
+#[inline(always)]
+fn book(pass: &Pass, op: u8) -> u32 {
+    let key = SessionKey { session: pass.session, pid: pass.pid, reserved: 0 };
+    match op {
+        o if o == Op::RequestBegin as u8 => return request_begin(pass, &key),
+        o if o == Op::RequestEnd as u8 => return request_end(pass, &key),
+        o if o == Op::SessionEnd as u8 => {
+            let _ = SESSIONS.remove(&key);
+            return 0;
+        }
+        o if o == Op::WaitBegin as u8 || o == Op::Enqueue as u8 => open_once(pass),
+        o if o == Op::WaitEnd as u8 || o == Op::Dequeue as u8 => close(pass, false),
+        o if o == Op::Acquire as u8 => open_again(pass),
+        o if o == Op::Release as u8 => close(pass, true),
+        o if o == Op::Use as u8 || o == Op::Evict as u8 || o == Op::Progress as u8 => {
+            counters::amount(usize::from(pass.resource), pass.value);
+        }
+        _ => {}
+    }
+    SESSIONS.get_ptr(&key).map_or(0, |session| {
+        // SAFETY: the pointer comes from a map lookup in this program run.
+        unsafe { (*session).generation }
+    })
+}
+
+/// A request starts: the next generation of its session.
+#[inline(always)]
+fn request_begin(pass: &Pass, key: &SessionKey) -> u32 {
+    if let Some(session) = SESSIONS.get_ptr_mut(key) {
+        // SAFETY: the pointer comes from a map lookup in this program run; a session runs one request at a time.
+        let session = unsafe { &mut *session };
+        session.begin_ns = pass.at_ns;
+        session.generation = session.generation.wrapping_add(1);
+        session.tid = pass.tid;
+        return session.generation;
+    }
+    let first = SessionValue { begin_ns: pass.at_ns, generation: 1, tid: pass.tid };
+    if SESSIONS.insert(key, &first, u64::from(BPF_ANY)).is_err() {
+        counters::lost(Loss::Sessions);
+        return 0;
+    }
+    1
+}
+
+/// A request is over: its latency counts if its begin was seen in the current sample.
+#[inline(always)]
+fn request_end(pass: &Pass, key: &SessionKey) -> u32 {
+    let Some(session) = SESSIONS.get_ptr_mut(key) else {
+        counters::unmatched(REQUESTS_SLOT);
+        return 0;
+    };
+    // SAFETY: the pointer comes from a map lookup in this program run; a session runs one request at a time.
+    let session = unsafe { &mut *session };
+    let begin_ns = session.begin_ns;
+    session.begin_ns = 0;
+    let sample_ns = SAMPLE.get(0).copied().unwrap_or(0);
+    if begin_ns == 0 || begin_ns < sample_ns {
+        counters::unmatched(REQUESTS_SLOT);
+    } else {
+        let latency_ns = pass.at_ns.saturating_sub(begin_ns);
+        counters::latency(bucket_of(latency_ns));
+        counters::interval(REQUESTS_SLOT, latency_ns);
+    }
+    session.generation
+}
+
+/// A wait starts. One that is announced again while it goes on keeps its first begin.
+#[inline(always)]
+fn open_once(pass: &Pass) {
+    let value = OpenValue { since_ns: pass.at_ns, value: pass.value, depth: 1, tid: pass.tid };
+    if OPEN.insert(&open_key(pass, false), &value, u64::from(BPF_NOEXIST)).is_err()
+        && OPEN.get_ptr(&open_key(pass, false)).is_none()
+    {
+        counters::lost(Loss::Open);
+    }
+}
+
+/// A hold starts, or is entered once more.
+#[inline(always)]
+fn open_again(pass: &Pass) {
+    let key = open_key(pass, true);
+    if let Some(hold) = OPEN.get_ptr_mut(&key) {
+        // SAFETY: the pointer comes from a map lookup in this program run; a hold is entered by its own session only.
+        unsafe { (*hold).depth = (*hold).depth.wrapping_add(1) };
+        return;
+    }
+    let value = OpenValue { since_ns: pass.at_ns, value: pass.value, depth: 1, tid: pass.tid };
+    if OPEN.insert(&key, &value, u64::from(BPF_ANY)).is_err() {
+        counters::lost(Loss::Open);
+    }
+}
+
+/// A wait or hold ends; a hold that was entered several times ends with the last.
+#[inline(always)]
+fn close(pass: &Pass, hold: bool) {
+    let key = open_key(pass, hold);
+    let Some(open) = OPEN.get_ptr_mut(&key) else {
+        counters::unmatched(usize::from(pass.resource));
+        return;
+    };
+    // SAFETY: the pointer comes from a map lookup in this program run.
+    let (since_ns, depth) = unsafe { ((*open).since_ns, (*open).depth) };
+    if hold && depth > 1 {
+        // SAFETY: as above.
+        unsafe { (*open).depth = depth - 1 };
+        return;
+    }
+    let _ = OPEN.remove(&key);
+    counters::interval(usize::from(pass.resource), pass.at_ns.saturating_sub(since_ns));
+}
+
+#[inline(always)]
+fn open_key(pass: &Pass, hold: bool) -> OpenKey {
+    OpenKey {
+        session: pass.session,
+        instance: pass.instance,
+        pid: pass.pid,
+        resource: pass.resource,
+        hold: u8::from(hold),
+        reserved: 0,
+    }
+}
+
+/// Sends a record; one that does not fit is counted, never waited for.
+#[inline(always)]
+fn emit(pass: &Pass, site: u16, op: u8, generation: u32, flags: u8) {
+    let Some(mut entry) = EVENTS.reserve(0) else {
+        counters::lost(Loss::Ring);
+        return;
+    };
+    entry.write(EventRecord {
+        at_ns: pass.at_ns,
+        session: pass.session,
+        instance: pass.instance,
+        value: pass.value,
+        generation,
+        pid: pass.pid,
+        tid: pass.tid,
+        site,
+        resource: pass.resource,
+        op,
+        flags,
+        reserved: [0; 6],
+    });
+    entry.submit(0);
+}

@@ -1,0 +1,84 @@
+//! Which processes count: exits and forks of those in scope.
+
+use atropos_common::limits::Loss;
+use atropos_common::op::Op;
+use atropos_common::record::{EventRecord, SessionKey};
+use atropos_common::scope::Scope;
+use aya_ebpf::bindings::BPF_ANY;
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
+use aya_ebpf::programs::TracePointContext;
+
+use crate::counters;
+use crate::maps::{EVENTS, SCOPE, SESSIONS};
+
+/// Offset of `pid` in the record of `task:task_newtask` (its format file says so; it follows the 8-byte common header).
+const NEWTASK_PID: usize = 8;
+/// Offset of `clone_flags` there: behind `pid` (4 bytes) and `comm` (16 bytes), aligned to 8.
+const NEWTASK_CLONE_FLAGS: usize = 32;
+/// The new task is a thread of its parent's process.
+const CLONE_THREAD: u64 = 0x0001_0000;
+
+/// The current thread exits: the agent closes what it held. When the leader goes, the process leaves the scope.
+#[inline(always)]
+pub(crate) fn exit() -> Option<()> {
+    let pid_tgid = bpf_get_current_pid_tgid();
+    let (pid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
+    SCOPE.get_ptr(pid)?;
+    let leader = pid == tid;
+    // A session that is a thread or a process ends with it; one that is an object ends by its own probe.
+    let _ = SESSIONS.remove(&SessionKey { session: u64::from(tid), pid, reserved: 0 });
+    if leader {
+        let _ = SCOPE.remove(&pid);
+    }
+    emit(Op::Exit, pid, tid, u64::from(tid), if leader { EventRecord::PROCESS } else { 0 });
+    Some(())
+}
+
+/// The current process made a task: a child process of one in scope comes into scope, if its parent's scope says so.
+#[inline(always)]
+pub(crate) fn new(ctx: &TracePointContext) -> Option<()> {
+    let parent = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let scope = SCOPE.get_ptr(parent)?;
+    // SAFETY: the pointer comes from a map lookup in this program run.
+    let scope = unsafe { *scope };
+    if scope.flags & Scope::FOLLOW_FORKS == 0 {
+        return None;
+    }
+    // SAFETY: both offsets lie within the tracepoint's record.
+    let (child, clone_flags) =
+        unsafe { (ctx.read_at::<u32>(NEWTASK_PID).ok()?, ctx.read_at::<u64>(NEWTASK_CLONE_FLAGS).ok()?) };
+    if clone_flags & CLONE_THREAD != 0 {
+        return None;
+    }
+    if SCOPE.insert(&child, &scope, u64::from(BPF_ANY)).is_err() {
+        counters::lost(Loss::Scope);
+        return None;
+    }
+    emit(Op::Fork, child, child, u64::from(parent), EventRecord::PROCESS);
+    Some(())
+}
+
+/// Sends a record about a task; `session` is the exiting thread, or the parent of a new process.
+#[inline(always)]
+fn emit(op: Op, pid: u32, tid: u32, session: u64, flags: u8) {
+    let Some(mut entry) = EVENTS.reserve(0) else {
+        counters::lost(Loss::Ring);
+        return;
+    };
+    entry.write(EventRecord {
+        // SAFETY: the helper has no preconditions.
+        at_ns: unsafe { bpf_ktime_get_ns() },
+        session,
+        instance: 0,
+        value: 0,
+        generation: 0,
+        pid,
+        tid,
+        site: u16::MAX,
+        resource: u16::MAX,
+        op: op as u8,
+        flags,
+        reserved: [0; 6],
+    });
+    entry.submit(0);
+}
