@@ -3,24 +3,61 @@
 use atropos_common::limits::MAX_STEPS;
 use atropos_common::site::{ArgSpec, Base};
 use aya_ebpf::EbpfContext as _;
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
 
-/// The value of an expression at this site, or `None` if a page it reads is not in memory.
-#[inline(always)]
-pub(crate) fn eval(ctx: &ProbeContext, spec: &ArgSpec) -> Option<u64> {
-    let mut value = base(ctx, spec.base);
-    for step in 0..MAX_STEPS {
-        if step >= spec.steps as usize {
-            break;
-        }
-        value = value.wrapping_add(i64::from(spec.add[step]) as u64);
-        if spec.deref & (1 << step) != 0 {
-            let last = step + 1 == spec.steps as usize;
-            value = load(value, if last { spec.size } else { 8 })?;
-        }
+/// The values of a site's expressions, and whether every page they read was in memory.
+pub(crate) struct Arguments<'a> {
+    ctx: &'a ProbeContext,
+    /// Every value so far is what the target has.
+    pub(crate) known: bool,
+}
+
+impl<'a> Arguments<'a> {
+    #[inline(always)]
+    pub(crate) fn of(ctx: &'a ProbeContext) -> Self {
+        Self { ctx, known: true }
     }
-    Some(value)
+
+    /// The value of an expression; 0, and `known` becomes false, if it reads a page that is not in memory.
+    ///
+    /// Failure is a flag and not an `Option`, because the verifier refuses the undefined payload of a `None` that the
+    /// compiler moves around.
+    #[inline(always)]
+    pub(crate) fn eval(&mut self, spec: &ArgSpec) -> u64 {
+        let mut value = base(self.ctx, spec.base);
+        for step in 0..MAX_STEPS {
+            if step >= spec.steps as usize {
+                break;
+            }
+            value = value.wrapping_add(i64::from(spec.add[step]) as u64);
+            if spec.deref & (1 << step) != 0 {
+                let last = step + 1 == spec.steps as usize;
+                value = self.load(value, if last { spec.size } else { 8 });
+            }
+        }
+        value
+    }
+
+    /// `size` bytes at a user address, zero-extended.
+    #[inline(always)]
+    fn load(&mut self, address: u64, size: u8) -> u64 {
+        let size = match size {
+            1 => 1,
+            2 => 2,
+            4 => 4,
+            _ => 8,
+        };
+        let mut value = 0_u64;
+        // SAFETY: at most 8 bytes are written to `value`; the helper checks the address itself. x86-64 is little-endian, so
+        // a short read fills the low bytes.
+        let result = unsafe { bpf_probe_read_user((&raw mut value).cast(), size, address as *const _) };
+        if result != 0 {
+            self.known = false;
+        }
+        value
+    }
 }
 
 /// Where an expression starts.
@@ -28,7 +65,6 @@ pub(crate) fn eval(ctx: &ProbeContext, spec: &ArgSpec) -> Option<u64> {
 fn base(ctx: &ProbeContext, base: u8) -> u64 {
     // SAFETY: the kernel passes a valid `pt_regs` to every uprobe program.
     let regs = unsafe { &*ctx.regs };
-    let pid_tgid = || bpf_get_current_pid_tgid();
     match base {
         b if b == Base::Arg0 as u8 => regs.rdi,
         b if b == Base::Arg1 as u8 => regs.rsi,
@@ -38,23 +74,9 @@ fn base(ctx: &ProbeContext, base: u8) -> u64 {
         b if b == Base::Arg5 as u8 => regs.r9,
         b if b == Base::Ret as u8 => regs.rax,
         b if b == Base::Stack as u8 => regs.rsp,
-        b if b == Base::Tid as u8 => pid_tgid() & 0xffff_ffff,
-        b if b == Base::Pid as u8 => pid_tgid() >> 32,
+        b if b == Base::Tid as u8 => bpf_get_current_pid_tgid() & 0xffff_ffff,
+        b if b == Base::Pid as u8 => bpf_get_current_pid_tgid() >> 32,
         _ => 0,
-    }
-}
-
-/// `size` bytes at a user address, zero-extended.
-#[inline(always)]
-fn load(address: u64, size: u8) -> Option<u64> {
-    // SAFETY: the helper checks the address itself and fails on one that cannot be read.
-    unsafe {
-        match size {
-            1 => bpf_probe_read_user(address as *const u8).ok().map(u64::from),
-            2 => bpf_probe_read_user(address as *const u16).ok().map(u64::from),
-            4 => bpf_probe_read_user(address as *const u32).ok().map(u64::from),
-            _ => bpf_probe_read_user(address as *const u64).ok(),
-        }
     }
 }
 

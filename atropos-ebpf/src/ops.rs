@@ -9,7 +9,7 @@ use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::ProbeContext;
 
-use crate::args::{cookie, eval};
+use crate::args::{Arguments, cookie};
 use crate::counters;
 use crate::maps::{EVENTS, OPEN, SAMPLE, SCOPE, SESSIONS, SITES};
 
@@ -36,28 +36,28 @@ pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
         return None;
     }
     counters::hit(site);
-    if !guard_holds(ctx, spec) {
+    let mut arguments = Arguments::of(ctx);
+    if !guard_holds(&mut arguments, spec) {
         return None;
     }
-    let arguments = (eval(ctx, &spec.session), eval(ctx, &spec.instance), eval(ctx, &spec.value));
-    let known = matches!(arguments, (Some(_), Some(_), Some(_)));
     let pass = Pass {
+        // SAFETY: the helper has no preconditions.
         at_ns: unsafe { bpf_ktime_get_ns() },
-        session: arguments.0.unwrap_or(0),
-        instance: arguments.1.unwrap_or(0),
-        value: arguments.2.unwrap_or(0),
+        session: arguments.eval(&spec.session),
+        instance: arguments.eval(&spec.instance),
+        value: arguments.eval(&spec.value),
         pid,
         tid,
         resource: spec.resource,
     };
     let mut generation = 0;
-    if known {
+    if arguments.known {
         generation = book(&pass, spec.op);
     } else {
         counters::lost(Loss::Argument);
     }
     if spec.flags & SiteSpec::EMIT != 0 {
-        let flags = if known { 0 } else { EventRecord::ARG_UNKNOWN };
+        let flags = if arguments.known { 0 } else { EventRecord::ARG_UNKNOWN };
         emit(&pass, site as u16, spec.op, generation, flags);
     }
     Some(())
@@ -65,12 +65,13 @@ pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
 
 /// Whether the site counts this time.
 #[inline(always)]
-fn guard_holds(ctx: &ProbeContext, spec: &SiteSpec) -> bool {
+fn guard_holds(arguments: &mut Arguments<'_>, spec: &SiteSpec) -> bool {
     if spec.cond == Cond::Always as u8 {
         return true;
     }
-    let Some(value) = eval(ctx, &spec.guard) else { return false };
-    (value == spec.guard_value) == (spec.cond == Cond::Equal as u8)
+    let equal = arguments.eval(&spec.guard) == spec.guard_value;
+    // A guard that cannot be read does not hide the passing: it goes on as one with unknown arguments.
+    !arguments.known || equal == (spec.cond == Cond::Equal as u8)
 }
 
 /// Keeps the maps in step with the passing; gives the generation of the session's request, 0 if none was seen.

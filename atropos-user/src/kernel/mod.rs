@@ -1,1 +1,16 @@
-//! The only home of aya and of `unsafe`.
+//! The only home of aya and of `unsafe`: loads the kernel half, attaches sites, reads the ring and the maps.
+//!
+//! Ownership is lifetime. A [`SiteLink`] detaches its site when it is dropped, and everything goes with [`Kernel`]: when
+//! the agent dies, however it dies, the kernel closes the links with its descriptors and no probe is left.
+
+mod counters;
+mod decode;
+mod loader;
+mod ring;
+mod site;
+
+pub use counters::{Counters, Latencies};
+pub use decode::{Decoded, decode};
+pub use loader::{Kernel, ProgramStat};
+pub use ring::Ring;
+pub use site::SiteLink;

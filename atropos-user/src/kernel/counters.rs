@@ -1,0 +1,76 @@
+//! Reads the kernel half's sums, one call a map.
+
+use anyhow::{Context as _, Result};
+use atropos_common::histogram::BUCKETS;
+use atropos_common::limits::{Loss, MAX_SITES, TOTAL_SLOTS};
+use atropos_common::record::Totals;
+use aya::maps::{Array, Map, MapData, PerCpuArray, PerCpuValues};
+
+/// Counts of one array over all CPUs.
+pub type Latencies = [u64; BUCKETS];
+
+/// The counting maps.
+pub struct Counters {
+    totals: PerCpuArray<MapData, [Totals; TOTAL_SLOTS]>,
+    latency: PerCpuArray<MapData, Latencies>,
+    hits: PerCpuArray<MapData, [u64; MAX_SITES as usize]>,
+    lost: PerCpuArray<MapData, [u64; Loss::COUNT]>,
+    sample: Array<MapData, u64>,
+}
+
+impl Counters {
+    pub(super) fn new(mut take: impl FnMut(&'static str) -> Result<Map>) -> Result<Self> {
+        Ok(Self {
+            totals: PerCpuArray::try_from(take("TOTALS")?).context("map TOTALS")?,
+            latency: PerCpuArray::try_from(take("LATENCY")?).context("map LATENCY")?,
+            hits: PerCpuArray::try_from(take("HITS")?).context("map HITS")?,
+            lost: PerCpuArray::try_from(take("LOST")?).context("map LOST")?,
+            sample: Array::try_from(take("SAMPLE")?).context("map SAMPLE")?,
+        })
+    }
+
+    /// Intervals by resource since the start; the last slot counts requests.
+    pub fn totals(&self) -> Result<[Totals; TOTAL_SLOTS]> {
+        let values = self.totals.get(&0, 0).context("cannot read map TOTALS")?;
+        let mut sum = [Totals::default(); TOTAL_SLOTS];
+        for (to, from) in values.iter().flat_map(|cpu| cpu.iter()).enumerate().map(|(i, t)| (i % TOTAL_SLOTS, t)) {
+            let Totals { count, sum_ns, unmatched, amount } = from;
+            sum[to].count += count;
+            sum[to].sum_ns += sum_ns;
+            sum[to].unmatched += unmatched;
+            sum[to].amount += amount;
+        }
+        Ok(sum)
+    }
+
+    /// Latencies of completed requests by bucket since the start.
+    pub fn latencies(&self) -> Result<Latencies> {
+        Ok(sum(&self.latency.get(&0, 0).context("cannot read map LATENCY")?))
+    }
+
+    /// Passings in scope by site since the start.
+    pub fn hits(&self) -> Result<[u64; MAX_SITES as usize]> {
+        Ok(sum(&self.hits.get(&0, 0).context("cannot read map HITS")?))
+    }
+
+    /// What could not be kept, by [`Loss`], since the start.
+    pub fn lost(&self) -> Result<[u64; Loss::COUNT]> {
+        Ok(sum(&self.lost.get(&0, 0).context("cannot read map LOST")?))
+    }
+
+    /// Starts a sample of requests: those that began before `at_ns` are not timed.
+    pub fn start_sample(&mut self, at_ns: u64) -> Result<()> {
+        self.sample.set(0, at_ns, 0).context("cannot write map SAMPLE")
+    }
+}
+
+/// Adds up the CPUs' arrays.
+fn sum<const N: usize>(values: &PerCpuValues<[u64; N]>) -> [u64; N] {
+    let mut total = [0; N];
+    for cpu in values.iter() {
+        for (to, from) in total.iter_mut().zip(cpu) {
+            *to += from;
+        }
+    }
+    total
+}

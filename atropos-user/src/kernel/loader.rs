@@ -1,0 +1,159 @@
+//! Loads the kernel half and owns it.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
+use atropos_common::record::{OpenKey, OpenValue, SessionKey, SessionValue};
+use atropos_common::scope::Scope;
+use atropos_common::site::SiteSpec;
+use aya::maps::{Array, HashMap, Map, MapData};
+use aya::programs::{BtfTracePoint, TracePoint, UProbe};
+use aya::{Btf, Ebpf, EbpfLoader};
+
+use super::counters::Counters;
+use super::ring::Ring;
+use super::site::{self, SiteLink};
+
+/// The object that `build.rs` made of `atropos-ebpf`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/atropos-ebpf"));
+
+/// The loaded kernel half.
+pub struct Kernel {
+    ebpf: Ebpf,
+    sites: Array<MapData, SiteSpec>,
+    scope: HashMap<MapData, u32, Scope>,
+    sessions: HashMap<MapData, SessionKey, SessionValue>,
+    open: HashMap<MapData, OpenKey, OpenValue>,
+}
+
+/// Size of one program as the verifier counted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramStat {
+    /// Its name.
+    pub name: String,
+    /// Instructions that the verifier walked, over all paths.
+    pub verified_instructions: u32,
+}
+
+impl Kernel {
+    /// Loads the programs and maps and starts to follow exits. Nothing of the target is touched.
+    ///
+    /// # Errors
+    /// When the kernel refuses a program or a map; the message carries the end of the verifier's log.
+    pub fn load() -> Result<(Self, Ring, Counters)> {
+        let btf = Btf::from_sys_fs().context(
+            "cannot read the kernel's type information from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF is needed",
+        )?;
+        let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).context("cannot load the kernel half")?;
+        let mut take = |name: &'static str| -> Result<Map> {
+            ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel half has no map {name}"))
+        };
+        let ring = Ring::new(take("EVENTS")?)?;
+        let sites = Array::try_from(take("SITES")?).context("map SITES")?;
+        let scope = HashMap::try_from(take("SCOPE")?).context("map SCOPE")?;
+        let sessions = HashMap::try_from(take("SESSIONS")?).context("map SESSIONS")?;
+        let open = HashMap::try_from(take("OPEN")?).context("map OPEN")?;
+        let counters = Counters::new(take)?;
+        let mut kernel = Self { ebpf, sites, scope, sessions, open };
+        kernel.site_program()?.load().map_err(|e| refused("site", &e))?;
+        let exit: &mut BtfTracePoint = kernel.program("task_exit")?;
+        exit.load("sched_process_exit", &btf).map_err(|e| refused("task_exit", &e))?;
+        exit.attach().context("cannot attach to the tracepoint sched_process_exit")?;
+        Ok((kernel, ring, counters))
+    }
+
+    /// Follows forks as well: children of processes in scope come into scope. Needs tracefs.
+    pub fn follow_forks(&mut self) -> Result<()> {
+        let program: &mut TracePoint = self.program("task_new")?;
+        program.load().map_err(|e| refused("task_new", &e))?;
+        program.attach("task", "task_newtask").context(
+            "cannot attach to the tracepoint task:task_newtask; is tracefs mounted? (mount -t tracefs tracefs /sys/kernel/tracing)",
+        )?;
+        Ok(())
+    }
+
+    /// Brings a process into scope.
+    pub fn watch(&mut self, pid: u32, scope: Scope) -> Result<()> {
+        self.scope.insert(pid, scope, 0).with_context(|| format!("cannot bring process {pid} into scope"))
+    }
+
+    /// Takes a process out of scope; one that is not in scope is no error.
+    pub fn forget(&mut self, pid: u32) {
+        let _ = self.scope.remove(&pid);
+    }
+
+    /// Processes in scope.
+    pub fn watched(&self) -> Vec<u32> {
+        self.scope.keys().filter_map(Result::ok).collect()
+    }
+
+    /// Says what a site means and attaches it.
+    pub fn attach(&mut self, cookie: u16, spec: &SiteSpec, file: &Path, offset: u64) -> Result<SiteLink> {
+        let active = SiteSpec { flags: spec.flags | SiteSpec::ACTIVE, ..*spec };
+        self.sites.set(u32::from(cookie), active, 0).context("cannot write map SITES")?;
+        site::attach(self.site_program()?, cookie, file, offset)
+    }
+
+    /// Closes what the kernel half still has open of a process that is gone, or of one thread of it.
+    pub fn close_exited(&mut self, pid: u32, tid: Option<u32>) {
+        let gone = |key_pid: u32, value_tid: u32| key_pid == pid && tid.is_none_or(|tid| tid == value_tid);
+        let sessions: Vec<_> =
+            self.sessions.iter().filter_map(Result::ok).filter(|(k, v)| gone(k.pid, v.tid)).map(|(k, _)| k).collect();
+        for key in sessions {
+            let _ = self.sessions.remove(&key);
+        }
+        let open: Vec<_> =
+            self.open.iter().filter_map(Result::ok).filter(|(k, v)| gone(k.pid, v.tid)).map(|(k, _)| k).collect();
+        for key in open {
+            let _ = self.open.remove(&key);
+        }
+    }
+
+    /// Waits and holds open at this moment.
+    pub fn open_intervals(&self) -> Vec<(OpenKey, OpenValue)> {
+        self.open.iter().filter_map(Result::ok).collect()
+    }
+
+    /// Sessions that the kernel half knows.
+    pub fn session_count(&self) -> usize {
+        self.sessions.keys().filter_map(Result::ok).count()
+    }
+
+    /// Sizes of the programs that are loaded, by name.
+    pub fn program_stats(&self) -> Vec<ProgramStat> {
+        let mut stats: Vec<_> = self
+            .ebpf
+            .programs()
+            .filter_map(|(name, program)| {
+                let verified_instructions = program.info().ok()?.verified_instruction_count()?;
+                Some(ProgramStat { name: name.to_owned(), verified_instructions })
+            })
+            .collect();
+        stats.sort_by(|a, b| a.name.cmp(&b.name));
+        stats
+    }
+
+    fn site_program(&mut self) -> Result<&mut UProbe> {
+        self.program("site")
+    }
+
+    fn program<'a, P>(&'a mut self, name: &str) -> Result<&'a mut P>
+    where
+        &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = aya::programs::ProgramError>,
+    {
+        let program = self.ebpf.program_mut(name).ok_or_else(|| anyhow!("the kernel half has no program {name}"))?;
+        program.try_into().with_context(|| format!("program {name} is of another type than the agent thinks"))
+    }
+}
+
+/// The error of a refused program: the cause, and the last lines of the verifier's log.
+fn refused(name: &str, error: &aya::programs::ProgramError) -> anyhow::Error {
+    const LOG_LINES: usize = 20;
+    if let aya::programs::ProgramError::LoadError { io_error, verifier_log } = error {
+        let log = verifier_log.to_string();
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+        return anyhow!("the kernel refused program {name}: {io_error}\n{tail}");
+    }
+    anyhow!("the kernel refused program {name}: {error}")
+}
