@@ -1,0 +1,113 @@
+//! Compiles and drives `tests/fixtures/ops.c`. One process a test; it ends with the test, also when the test fails.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+
+/// A running fixture.
+pub(crate) struct Fixture {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+    program: PathBuf,
+}
+
+impl Fixture {
+    pub(crate) fn start() -> Self {
+        let program = compiled().to_owned();
+        let mut child =
+            Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the fixture starts");
+        let stdin = child.stdin.take().expect("stdin is piped");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut fixture = Self { child, stdin, lines, program };
+        assert_eq!(fixture.line(), "ready");
+        fixture
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Sends a command and waits until it was carried out.
+    pub(crate) fn tell(&mut self, command: &str) {
+        self.send(command);
+        assert_eq!(self.line(), "done", "after `{command}`");
+    }
+
+    /// Sends a command that answers with a line, and waits until it was carried out.
+    pub(crate) fn ask(&mut self, command: &str) -> String {
+        self.send(command);
+        let answer = self.line();
+        assert_eq!(self.line(), "done", "after `{command}`");
+        answer
+    }
+
+    /// Sends a command and does not wait.
+    pub(crate) fn send(&mut self, command: &str) {
+        writeln!(self.stdin, "{command}").expect("the fixture reads");
+    }
+
+    /// Whether a command that was sent has been carried out.
+    pub(crate) fn answered(&mut self) -> bool {
+        self.lines.try_recv().is_ok_and(|line| line == "done")
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.recv_timeout(Duration::from_secs(30)).expect("the fixture answers within 30 s")
+    }
+
+    /// File offset of a function, past the `endbr64` that some compilers put first.
+    pub(crate) fn offset_of(&self, function: &str) -> u64 {
+        let bytes = std::fs::read(&self.program).expect("the fixture can be read");
+        let elf = object::File::parse(&*bytes).expect("the fixture is an ELF file");
+        let symbol = elf.symbols().find(|s| s.name() == Ok(function)).expect("the function has a symbol");
+        let segment = elf
+            .segments()
+            .find(|s| (s.address()..s.address() + s.size()).contains(&symbol.address()))
+            .expect("the function lies in a segment");
+        let offset = symbol.address() - segment.address() + segment.file_range().0;
+        let at = usize::try_from(offset).expect("the fixture is small");
+        if bytes[at..].starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) { offset + 4 } else { offset }
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The fixture program, compiled once for this test run.
+fn compiled() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ops.c");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ops-{}", std::process::id()));
+        let made = Command::new("cc")
+            .args(["-O1", "-g0", "-fno-inline", "-pthread", "-o"])
+            .arg(&program)
+            .arg(source)
+            .status()
+            .expect("a C compiler is installed");
+        assert!(made.success(), "cc could not compile {source}");
+        program
+    })
+}
