@@ -1,0 +1,275 @@
+//! Looks into the target once a tick: sessions and wait-for graphs as the engine wants them.
+//!
+//! In: the target's memory and what the ring told of waits. Out: [`View`]. A view that fails a check is taken again at once,
+//! since the target does not stand still; a walk that keeps failing is reported blind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::agent::classify::Classes;
+use crate::agent::statement::{digest, fingerprint};
+use crate::engine::input::{
+    Activity, Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, SessionKey, SessionState, Snapshot, Wait,
+};
+use crate::memory::Memory;
+use crate::walk::{Graph, LockWalk, SessionList, SessionView, Trust, WalkError};
+
+/// How often a view that fails a check is taken again within one tick.
+const ATTEMPTS: u32 = 3;
+
+/// What one look saw.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Sessions that matter (see [`crate::engine::input::Tick::sessions`]).
+    pub sessions: Vec<SessionState>,
+    /// One snapshot a resource, for those that could be seen.
+    pub snapshots: Vec<Snapshot>,
+    /// Resources that could not be seen.
+    pub blind: Vec<Blind>,
+    /// Sessions in all, idle ones included.
+    pub session_count: usize,
+    /// Sessions that wait.
+    pub waiting_count: usize,
+}
+
+/// Looks into one process.
+pub struct Watcher {
+    list: SessionList,
+    walks: Vec<Watched>,
+    list_trust: Trust,
+    classes: Classes,
+    /// What is known of a session beyond one look.
+    known: BTreeMap<u64, Known>,
+    /// Begin of the wait in progress by session, from the ring.
+    begun: BTreeMap<u64, u64>,
+    first_look: bool,
+    epoch_minus_monotonic_s: i64,
+}
+
+struct Watched {
+    walk: LockWalk,
+    trust: Trust,
+    /// When each (waiter, ticket) was first seen.
+    since: BTreeMap<(u64, u64), u64>,
+    names: BTreeMap<u64, String>,
+}
+
+/// What is known of a session beyond one look.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    id: u64,
+    principal: String,
+    /// Request that the statement belongs to.
+    request: Option<u64>,
+    digest: String,
+    class: Option<u16>,
+}
+
+impl Watcher {
+    /// A watcher of the process that the list and the walks are bound to.
+    pub fn new(list: SessionList, walks: Vec<LockWalk>, classes: Classes, epoch_minus_monotonic_s: i64) -> Self {
+        let walks = walks
+            .into_iter()
+            .map(|walk| Watched { walk, trust: Trust::default(), since: BTreeMap::new(), names: BTreeMap::new() })
+            .collect();
+        Self {
+            list,
+            walks,
+            list_trust: Trust::default(),
+            classes,
+            known: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            first_look: true,
+            epoch_minus_monotonic_s,
+        }
+    }
+
+    /// The ring told that a session began to wait.
+    pub fn wait_begun(&mut self, session: u64, at_ns: u64) {
+        self.begun.entry(session).or_insert(at_ns);
+    }
+
+    /// The ring told that a session's wait is over, or that the session is gone.
+    pub fn wait_over(&mut self, session: u64) {
+        self.begun.remove(&session);
+    }
+
+    /// The walks, for names of modes and for reports.
+    pub fn walks(&self) -> impl Iterator<Item = (&LockWalk, &Trust)> {
+        self.walks.iter().map(|watched| (&watched.walk, &watched.trust))
+    }
+
+    /// How the list of sessions fares.
+    pub fn list_trust(&self) -> &Trust {
+        &self.list_trust
+    }
+
+    /// One look. `own` are numbers of the agent's own sessions.
+    pub fn look(&mut self, memory: &dyn Memory, now_ns: u64, own: &[u64]) -> View {
+        let mut view = View::default();
+        let (sessions, graphs) = match self.consistent(memory) {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.list_trust.failed(error);
+                view.blind = self.blind();
+                return view;
+            }
+        };
+        self.list_trust.passed();
+        view.session_count = sessions.len();
+        let by_key: BTreeMap<u64, &SessionView> = sessions.iter().map(|s| (s.key, s)).collect();
+        self.known.retain(|key, known| by_key.get(key).is_some_and(|session| session.id == known.id));
+        let mut involved = BTreeSet::new();
+        for (index, graph) in graphs.into_iter().enumerate() {
+            match graph {
+                Ok(graph) => {
+                    for wait in &graph.waits {
+                        involved.insert(wait.waiter);
+                        involved.extend(wait.blockers.iter().map(|edge| edge.session));
+                    }
+                    view.waiting_count += graph.waits.len();
+                    self.walks[index].trust.passed();
+                    view.snapshots.push(self.snapshot(index, &graph, &by_key, now_ns));
+                }
+                Err(error) => self.walks[index].trust.failed(error),
+            }
+        }
+        for session in &sessions {
+            let matters = session.busy || session.in_transaction || session.explicit_locks;
+            if matters || involved.contains(&session.key) {
+                let state = self.state(session, involved.contains(&session.key), own, memory);
+                view.sessions.push(state);
+            }
+        }
+        view.blind = self.blind();
+        self.first_look = false;
+        view
+    }
+
+    /// Sessions and graphs of one moment, taken again while a check fails. A graph that keeps failing does not take the
+    /// others with it.
+    #[expect(clippy::type_complexity, reason = "a private pair, taken apart at once")]
+    fn consistent(
+        &self,
+        memory: &dyn Memory,
+    ) -> Result<(Vec<SessionView>, Vec<Result<Graph, WalkError>>), WalkError> {
+        let mut attempt = 1;
+        loop {
+            let sessions = self.list.read(memory, self.epoch_minus_monotonic_s);
+            let seen = sessions.map(|sessions| {
+                let graphs: Vec<_> = self.walks.iter().map(|w| w.walk.graph(&sessions, memory)).collect();
+                (sessions, graphs)
+            });
+            let whole = seen.as_ref().is_ok_and(|(_, graphs)| graphs.iter().all(Result::is_ok));
+            if whole || attempt == ATTEMPTS {
+                return seen;
+            }
+            attempt += 1;
+        }
+    }
+
+    /// A graph as the engine wants it.
+    fn snapshot(
+        &mut self,
+        index: usize,
+        graph: &Graph,
+        sessions: &BTreeMap<u64, &SessionView>,
+        now_ns: u64,
+    ) -> Snapshot {
+        let (begun, first_look) = (&self.begun, self.first_look);
+        let Watched { walk, trust: _, since, names } = &mut self.walks[index];
+        let started_ns = |key: u64| sessions.get(&key).map_or(0, |session| session.started_ns);
+        // A wait seen for the first time began at its announcement if the probe saw it. One that was there before the first
+        // look began after its statement did; all others within this tick.
+        let first_seen: BTreeMap<(u64, u64), u64> = graph
+            .waits
+            .iter()
+            .map(|wait| {
+                let key = (wait.waiter, wait.ticket);
+                let fresh = if first_look && started_ns(wait.waiter) > 0 { started_ns(wait.waiter) } else { now_ns };
+                let began = since.get(&key).copied().or_else(|| begun.get(&wait.waiter).copied()).unwrap_or(fresh);
+                (key, began.min(now_ns))
+            })
+            .collect();
+        *since = first_seen;
+        let queued_since: BTreeMap<u64, u64> = since.iter().map(|((waiter, _), at)| (*waiter, *at)).collect();
+        let blocker = |edge: &crate::walk::Edge| {
+            // What a statement holds it took at its start or later; what an idle session holds, at the start of its last
+            // statement or before. A place in the queue is as old as the wait.
+            let start = started_ns(edge.session);
+            let since_ns = match edge.kind {
+                BlockKind::Queued => queued_since.get(&edge.session).copied().unwrap_or(start),
+                BlockKind::Granted => start,
+            };
+            let since_ns = if since_ns == 0 { now_ns } else { since_ns.min(now_ns) };
+            Blocker { session: SessionKey(edge.session), kind: edge.kind, mode: edge.mode, since_ns }
+        };
+        let waits = graph
+            .waits
+            .iter()
+            .map(|wait| Wait {
+                waiter: SessionKey(wait.waiter),
+                instance: InstanceKey(wait.instance),
+                mode: wait.mode,
+                since_ns: since[&(wait.waiter, wait.ticket)],
+                blockers: wait.blockers.iter().map(blocker).collect(),
+            })
+            .collect();
+        let instances = graph
+            .names
+            .iter()
+            .filter(|(instance, name)| names.get(instance) != Some(name))
+            .map(|(instance, name)| InstanceName { instance: InstanceKey(*instance), name: name.clone() })
+            .collect();
+        names.clone_from(&graph.names);
+        Snapshot { at_ns: now_ns, resource: walk.resource(), evidence: Evidence::Walk, complete: true, waits, instances }
+    }
+
+    /// A session as the engine wants it. The statement is read only for those that take part in a wait.
+    fn state(&mut self, session: &SessionView, involved: bool, own: &[u64], memory: &dyn Memory) -> SessionState {
+        let known = self.known.entry(session.key).or_insert_with(|| Known {
+            id: session.id,
+            principal: self.list.principal(session.key, memory),
+            ..Known::default()
+        });
+        if involved && session.busy && known.request != Some(session.request) {
+            let text = digest(&self.list.statement(session.key, memory));
+            // A session that has just gone idle has no text: what it ran last still says what it is.
+            if !text.is_empty() {
+                known.digest = text;
+                known.request = Some(session.request);
+            }
+            known.class = self.classes.of(&known.digest, &known.principal);
+        }
+        let activity = match (session.busy, session.in_transaction) {
+            (true, _) => Activity::Busy,
+            (false, true) => Activity::IdleInTransaction,
+            (false, false) => Activity::IdleWithLocks,
+        };
+        SessionState {
+            session: SessionKey(session.key),
+            id: session.id,
+            thread: session.thread,
+            request: session.request,
+            activity,
+            since_ns: if session.busy { session.started_ns } else { session.ended_ns },
+            transaction_since_ns: None,
+            class: known.class,
+            principal: known.principal.clone(),
+            fingerprint: fingerprint(&known.digest),
+            digest: if involved { known.digest.clone() } else { String::new() },
+            progress: None,
+            killed: session.killed,
+            own: own.contains(&session.id),
+        }
+    }
+
+    /// Resources that cannot be seen at present.
+    fn blind(&self) -> Vec<Blind> {
+        let list = self.list_trust.blind().map(|reason| format!("the list of sessions: {reason}"));
+        let reason = |watched: &Watched| list.clone().or_else(|| watched.trust.blind());
+        self.walks
+            .iter()
+            .filter_map(|watched| Some(Blind { resource: watched.walk.resource(), reason: reason(watched)? }))
+            .collect()
+    }
+}

@@ -1,0 +1,158 @@
+//! The target's own list of sessions, read without a query.
+
+use std::collections::BTreeMap;
+
+use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
+use crate::config::expr::{Bindings, Bound};
+use crate::config::preset::Sessions;
+use crate::memory::Memory;
+
+/// Microseconds to nanoseconds.
+const NS_IN_US: u64 = 1000;
+/// How far the two clocks of one start may differ, seconds: the wall clock is stepped now and then.
+const CLOCK_SLACK_S: i64 = 5;
+
+/// One session as its memory shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionView {
+    /// Session key (its address).
+    pub key: u64,
+    /// Number by which people and the cancel command know it.
+    pub id: u64,
+    /// Thread of the operating system, 0 if unknown.
+    pub thread: u32,
+    /// Number of the current request, 0 if unknown.
+    pub request: u64,
+    /// It runs a request.
+    pub busy: bool,
+    /// A transaction is open.
+    pub in_transaction: bool,
+    /// It holds locks that were asked for by name.
+    pub explicit_locks: bool,
+    /// Start of the current or last request, `CLOCK_MONOTONIC` ns; 0 if unknown.
+    pub started_ns: u64,
+    /// End of the last request, `CLOCK_MONOTONIC` ns; 0 if unknown.
+    pub ended_ns: u64,
+    /// It has been asked to stop.
+    pub killed: bool,
+}
+
+/// The bound list of sessions.
+#[derive(Clone, Debug)]
+pub struct SessionList {
+    first: Bound,
+    next: Bound,
+    end: Bound,
+    limit: u32,
+    checks: Vec<Check>,
+    id: Bound,
+    thread: Option<Bound>,
+    request: Option<Bound>,
+    busy: Bound,
+    in_transaction: Option<Bound>,
+    explicit_locks: Option<Bound>,
+    started_us: Option<Bound>,
+    ended_us: Option<Bound>,
+    started_epoch_s: Option<Bound>,
+    killed: Option<Bound>,
+    text: Option<Text>,
+    principal: Option<Text>,
+}
+
+impl SessionList {
+    /// Binds the list to a process.
+    ///
+    /// # Errors
+    /// When an expression names a symbol or layout number that the process does not have.
+    pub fn bind(sessions: &Sessions, names: &Bindings) -> Result<Self, Unbound> {
+        let nothing = names.with_variables(Vec::<String>::new());
+        let names = names.with_variables([sessions.name.as_str()]);
+        let optional = |formula: &Option<_>| bind_some(formula.as_ref(), &names);
+        Ok(Self {
+            first: bind(&sessions.first, &nothing)?,
+            next: bind(&sessions.next, &names)?,
+            end: bind(&sessions.end, &nothing)?,
+            limit: sessions.limit,
+            checks: bind_checks(&sessions.checks, &names)?,
+            id: bind(&sessions.id, &names)?,
+            thread: optional(&sessions.thread)?,
+            request: optional(&sessions.request)?,
+            busy: bind(&sessions.busy, &names)?,
+            in_transaction: optional(&sessions.in_transaction)?,
+            explicit_locks: optional(&sessions.explicit_locks)?,
+            started_us: optional(&sessions.started_us)?,
+            ended_us: optional(&sessions.ended_us)?,
+            started_epoch_s: optional(&sessions.started_epoch_s)?,
+            killed: optional(&sessions.killed)?,
+            text: sessions.text.as_ref().map(|text| Text::bind(text, &names)).transpose()?,
+            principal: sessions.principal.as_ref().map(|text| Text::bind(text, &names)).transpose()?,
+        })
+    }
+
+    /// Every session, in the order of the list. `epoch_minus_monotonic_s` is this machine's wall clock less its
+    /// monotonic clock, for the check that the two starts agree.
+    ///
+    /// # Errors
+    /// The first check that does not hold: the list changed while it was read, or the layout is wrong.
+    pub fn read(&self, memory: &dyn Memory, epoch_minus_monotonic_s: i64) -> Result<Vec<SessionView>, WalkError> {
+        let end = self.end.eval(&[], memory)?;
+        let mut key = self.first.eval(&[], memory)?;
+        let mut views = Vec::new();
+        let mut ids = BTreeMap::new();
+        while key != end {
+            if views.len() >= self.limit as usize {
+                return Err(WalkError::TooLong { head: end, limit: self.limit });
+            }
+            let view = self.view(key, memory, epoch_minus_monotonic_s)?;
+            // Background threads have no number of their own; two sessions with one number are a wrong layout.
+            if view.id != 0 && ids.insert(view.id, key).is_some() {
+                return Err(WalkError::Check { check: "session numbers differ".to_owned(), what: "session", address: key });
+            }
+            views.push(view);
+            key = self.next.eval(&[key], memory)?;
+        }
+        Ok(views)
+    }
+
+    /// One session.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn view(&self, key: u64, memory: &dyn Memory, epoch_minus_monotonic_s: i64) -> Result<SessionView, WalkError> {
+        let of = [key];
+        for check in &self.checks {
+            check.hold(&of, memory, "session", key)?;
+        }
+        let number = |bound: &Option<Bound>| bound.as_ref().map_or(Ok(0), |bound| bound.eval(&of, memory));
+        let started_us = number(&self.started_us)?;
+        if let (Some(epoch_s), 1..) = (&self.started_epoch_s, started_us) {
+            let (epoch_s, started_s) = (epoch_s.eval(&of, memory)?.cast_signed(), (started_us / 1_000_000).cast_signed());
+            if started_s.saturating_add(epoch_minus_monotonic_s).abs_diff(epoch_s) > CLOCK_SLACK_S.unsigned_abs() {
+                let check = "the start by the monotonic clock agrees with the start by the wall clock".to_owned();
+                return Err(WalkError::Check { check, what: "session", address: key });
+            }
+        }
+        Ok(SessionView {
+            key,
+            id: self.id.eval(&of, memory)?,
+            thread: u32::try_from(number(&self.thread)?).unwrap_or(0),
+            request: number(&self.request)?,
+            busy: self.busy.eval(&of, memory)? != 0,
+            in_transaction: number(&self.in_transaction)? != 0,
+            explicit_locks: number(&self.explicit_locks)? != 0,
+            started_ns: started_us.saturating_mul(NS_IN_US),
+            ended_ns: number(&self.ended_us)?.saturating_mul(NS_IN_US),
+            killed: number(&self.killed)? != 0,
+        })
+    }
+
+    /// The session's statement; empty if there is none or it is just being replaced.
+    pub fn statement(&self, key: u64, memory: &dyn Memory) -> String {
+        self.text.as_ref().and_then(|text| text.read(&[key], memory).ok()).unwrap_or_default()
+    }
+
+    /// The user that the session belongs to; empty if unknown.
+    pub fn principal(&self, key: u64, memory: &dyn Memory) -> String {
+        self.principal.as_ref().and_then(|text| text.read(&[key], memory).ok()).unwrap_or_default()
+    }
+}
