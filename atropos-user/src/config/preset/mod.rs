@@ -1,0 +1,312 @@
+//! The probe config as meant: what is left once everything that can be checked without a process has been checked.
+//!
+//! Every name refers to something that exists, every expression is well formed and uses only what it may. What can still
+//! go wrong is the process: a symbol that it does not export, a layout that is not its own. Values that depend on it keep
+//! their place, so that such an error can point at the line.
+
+mod walk;
+
+use std::time::Duration;
+
+use atropos_common::op::Op;
+
+use super::expr::Expr;
+use super::source::Located;
+use crate::engine::input::ResourceId;
+use crate::engine::record::Level;
+use crate::engine::settings::{Class, Kind};
+
+pub use walk::{Conflict, Label, List, Walk};
+
+/// An expression and where it was written.
+pub type Formula = Located<Expr>;
+
+/// Everything there is to know about an application.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preset {
+    /// Its name.
+    pub name: Located<String>,
+    /// What it covers, for people.
+    pub title: String,
+    /// How the application is recognised.
+    pub matching: Match,
+    /// Numbers that depend on the build, each after those that it depends on.
+    pub layout: Vec<LayoutEntry>,
+    /// How to list every session.
+    pub sessions: Option<Sessions>,
+    /// Requests completed since the start of the server, as it counts them itself.
+    pub completed: Option<Formula>,
+    /// Resources; the index is the [`ResourceId`].
+    pub resources: Vec<Resource>,
+    /// Probes.
+    pub probes: Vec<Probe>,
+    /// Walks, at most one for each resource.
+    pub walks: Vec<Walk>,
+    /// Kinds of task; the index is the class of a session.
+    pub classes: Vec<TaskClass>,
+    /// How tasks are ended. Without it nothing can be cancelled, only reported.
+    pub cancel: Option<Cancel>,
+}
+
+/// How an application is recognised.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Match {
+    /// File names of its program.
+    pub programs: Vec<String>,
+    /// Symbols, as exported, that its binary must have.
+    pub symbols: Vec<Located<String>>,
+}
+
+/// A number that depends on the build.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayoutEntry {
+    /// `@name` in expressions.
+    pub name: String,
+    /// Where it comes from.
+    pub value: Located<LayoutValue>,
+}
+
+/// Where a layout number comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayoutValue {
+    /// It is this number.
+    Number(i64),
+    /// The `nth` displacement (from 0) off the first argument in a tiny function.
+    Accessor {
+        /// Symbol of the function.
+        function: String,
+        /// Which displacement.
+        nth: u32,
+    },
+    /// Another entry plus a constant.
+    After {
+        /// The other entry.
+        name: String,
+        /// Bytes behind it.
+        add: i64,
+    },
+}
+
+/// How to list every session. Expressions know the session as [`Sessions::name`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sessions {
+    /// Variable that stands for a session's key.
+    pub name: String,
+    /// First session (no variables).
+    pub first: Formula,
+    /// The session after this one.
+    pub next: Formula,
+    /// What stands in the place of a session at the end of the list (no variables).
+    pub end: Formula,
+    /// Longest list that is believed.
+    pub limit: u32,
+    /// Each must be true of every session, or the layout is wrong.
+    pub checks: Vec<Formula>,
+    /// Number by which people and the cancel command know the session.
+    pub id: Formula,
+    /// Thread of the operating system.
+    pub thread: Option<Formula>,
+    /// Number of the current request.
+    pub request: Option<Formula>,
+    /// Whether it runs a request.
+    pub busy: Formula,
+    /// Whether a transaction is open.
+    pub in_transaction: Option<Formula>,
+    /// Whether it holds locks that a person asked for by name.
+    pub explicit_locks: Option<Formula>,
+    /// Start of the current or last request, `CLOCK_MONOTONIC` microseconds.
+    pub started_us: Option<Formula>,
+    /// End of the last request, `CLOCK_MONOTONIC` microseconds.
+    pub ended_us: Option<Formula>,
+    /// The start again, in seconds since 1970, to check the layout with.
+    pub started_epoch_s: Option<Formula>,
+    /// Not 0 once it has been asked to stop.
+    pub killed: Option<Formula>,
+    /// Work done so far, in any unit.
+    pub progress: Option<Formula>,
+    /// The statement.
+    pub text: Option<TextAt>,
+    /// Who it belongs to.
+    pub principal: Option<TextAt>,
+}
+
+/// A text in the target's memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextAt {
+    /// Address of its first byte.
+    pub at: Formula,
+    /// Length in bytes; without it the text ends at a zero byte.
+    pub length: Option<Formula>,
+    /// How many texts lie there, parted by zero bytes. 1 or more.
+    pub parts: u32,
+}
+
+/// A class of resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// Its name.
+    pub name: Located<String>,
+    /// How contention and usage are measured.
+    pub kind: Kind,
+    /// What it is, for people.
+    pub title: String,
+    /// Names of the modes by index, at most 32; empty if there is only one.
+    pub modes: Vec<String>,
+}
+
+/// A logical probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// Its name.
+    pub name: Located<String>,
+    /// When it is attached.
+    pub level: Level,
+    /// What passing it means.
+    pub op: Op,
+    /// The resource, for operations that have one.
+    pub resource: Option<ResourceId>,
+    /// The places where it can sit, best first. Never empty.
+    pub alternatives: Vec<Alternative>,
+    /// When it is attached for short times in calm, to learn what is normal.
+    pub sample: Option<Sample>,
+    /// It may sit on an instruction that must be single-stepped.
+    pub allow_expensive: bool,
+    /// It is passed by every request or more often: the first to be shed.
+    pub hot: bool,
+    /// Which probes stay when the cost is over budget: lower ones go first. 0 to 100.
+    pub priority: u8,
+}
+
+/// One place where a probe can sit, with everything that holds there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alternative {
+    /// Where.
+    pub location: Located<Location>,
+    /// File name of the library that has the symbol; the program itself without it.
+    pub library: Option<String>,
+    /// At the return of the function (a return probe) instead of its entry. Only if the config declares that no
+    /// exception unwinds through the function.
+    pub at_return: bool,
+    /// Whose.
+    pub session: Formula,
+    /// Which instance of the resource.
+    pub instance: Option<Formula>,
+    /// Mode, amount or progress, by operation.
+    pub value: Option<Formula>,
+    /// It counts only if this holds.
+    pub guard: Option<Guard>,
+}
+
+/// A place in a binary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A function by its exported, demangled or globbed name, and bytes behind its entry.
+    Symbol {
+        /// The name.
+        pattern: String,
+        /// Bytes behind it.
+        offset: u64,
+    },
+    /// An address of one build.
+    Address {
+        /// Address as in the file's symbol tables.
+        address: u64,
+        /// Beginning of the build id, in hex, at least 8 digits.
+        build_id: String,
+    },
+}
+
+/// A condition of a site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    /// What is compared, an expression over the probe's variables.
+    pub subject: Formula,
+    /// Whether it must equal the value or differ from it.
+    pub equal: bool,
+    /// What it is compared with (no variables).
+    pub value: Formula,
+}
+
+/// How a probe is sampled in calm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Once in this time...
+    pub every: Duration,
+    /// ...for this time.
+    pub attached: Duration,
+}
+
+/// A kind of task and how it is recognised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskClass {
+    /// What the engine knows of it.
+    pub class: Class,
+    /// Beginnings of its statements, in lower case, words parted by single blanks.
+    pub statements: Vec<String>,
+    /// User names.
+    pub principals: Vec<String>,
+}
+
+/// How tasks are ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cancel {
+    /// Through what.
+    pub initiator: Initiator,
+    /// Ways, gentlest first. Never empty.
+    pub rungs: Vec<Rung>,
+}
+
+/// Through what tasks are ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Initiator {
+    /// A connection that speaks the protocol of `MySQL`.
+    Mysql,
+    /// A connection that speaks the protocol of `PostgreSQL`.
+    Postgres,
+    /// A signal.
+    Signal,
+    /// A program.
+    Exec,
+}
+
+/// One way to end a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rung {
+    /// Its name.
+    pub name: Located<String>,
+    /// What is done.
+    pub command: Command,
+    /// Works while the session runs a request.
+    pub busy: bool,
+    /// Works while the session is idle in a transaction or with explicit locks.
+    pub idle: bool,
+    /// How long the target may take to release.
+    pub deadline: Duration,
+}
+
+/// What is done to end a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `KILL QUERY ID`: ends one statement by its number or nothing.
+    KillQueryId,
+    /// `KILL QUERY`: ends whatever statement the session runs.
+    KillQuery,
+    /// `KILL CONNECTION`: ends the session.
+    KillConnection,
+    /// `pg_cancel_backend`.
+    PgCancel,
+    /// `pg_terminate_backend`.
+    PgTerminate,
+    /// A signal.
+    Signal {
+        /// Which.
+        signal: nix::sys::signal::Signal,
+        /// To the thread alone instead of the process.
+        to_thread: bool,
+    },
+    /// A program with arguments; `{id}`, `{thread}` and `{request}` stand for the task's numbers.
+    Exec {
+        /// Absolute path, then arguments.
+        argv: Vec<String>,
+    },
+}

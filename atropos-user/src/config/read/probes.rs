@@ -1,0 +1,387 @@
+//! `[[probe]]` and its alternatives.
+
+use atropos_common::op::Op;
+
+use super::super::expr::{Bindings, Expr, NameKind, PROBE_VARIABLES};
+use super::super::fields::Fields;
+use super::super::preset::{Alternative, Formula, Guard, Location, Probe, Sample};
+use super::super::problem::Problem;
+use super::super::schema;
+use super::super::scope::Scope;
+use super::super::source::Located;
+use super::{Context, enabled, unique};
+use crate::engine::input::ResourceId;
+use crate::engine::record::Level;
+use crate::engine::settings::Kind;
+use std::time::Duration;
+
+/// Operations that a probe can stand for.
+const OPS: [(&str, Op); 14] = [
+    ("request_begin", Op::RequestBegin),
+    ("request_end", Op::RequestEnd),
+    ("session_end", Op::SessionEnd),
+    ("wait_begin", Op::WaitBegin),
+    ("wait_end", Op::WaitEnd),
+    ("acquire", Op::Acquire),
+    ("release", Op::Release),
+    ("release_all", Op::ReleaseAll),
+    ("use", Op::Use),
+    ("evict", Op::Evict),
+    ("enqueue", Op::Enqueue),
+    ("dequeue", Op::Dequeue),
+    ("progress", Op::Progress),
+    ("killed", Op::Killed),
+];
+
+/// Levels.
+const LEVELS: [(&str, Level); 2] = [("calm", Level::Calm), ("suspect", Level::Suspect)];
+
+/// Priority of a probe that names none.
+const DEFAULT_PRIORITY: i64 = 50;
+
+/// Reads all probes.
+pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Vec<Probe> {
+    let tables = root.tables("probe", &schema::PROBE);
+    let names: Vec<_> = tables.iter().map(|fields| fields.text("name")).collect();
+    unique(names.iter().flatten(), "probe", root.report);
+    let read = |(fields, name): (&Fields<'_>, Option<Located<String>>)| {
+        let probe = probe(fields, name, context);
+        if enabled(fields) { probe } else { None }
+    };
+    tables.iter().zip(names).filter_map(read).collect()
+}
+
+/// One probe.
+fn probe(
+    fields: &Fields<'_>,
+    name: Option<Located<String>>,
+    context: &Context<'_>,
+) -> Option<Probe> {
+    let level = fields.choice("level", "level", &LEVELS);
+    let op = fields.choice("op", "op", &OPS);
+    let resource = op.and_then(|op| resource(fields, op, context));
+    let scope = context.scope.with(PROBE_VARIABLES);
+    let alternatives = alternatives(fields, op, &scope);
+    let sample = fields
+        .table("sample", &schema::SAMPLE)
+        .and_then(|sample| read_sample(&sample));
+    let allow_expensive = fields
+        .choice("expensive", "word", &[("allow", true), ("refuse", false)])
+        .unwrap_or(false);
+    let priority = fields
+        .entry("priority")
+        .map_or(Some(DEFAULT_PRIORITY), |_| {
+            fields.integer("priority", 0, 100)
+        })?;
+    Some(Probe {
+        name: name?,
+        level: level?,
+        op: op?,
+        resource,
+        alternatives,
+        sample,
+        allow_expensive,
+        hot: fields.flag("hot", false),
+        priority: u8::try_from(priority).ok()?,
+    })
+}
+
+/// The resource of a probe, which some operations need and others cannot have.
+fn resource(fields: &Fields<'_>, op: Op, context: &Context<'_>) -> Option<ResourceId> {
+    let needed = match op {
+        Op::WaitBegin | Op::WaitEnd | Op::Acquire | Op::Release | Op::ReleaseAll => None,
+        Op::Use | Op::Evict => Some(Kind::Memory),
+        Op::Enqueue | Op::Dequeue => Some(Kind::Queue),
+        _ => {
+            for key in ["resource", "instance"] {
+                if fields.entry(key).is_some() {
+                    fields.wrong(
+                        key,
+                        format!("this operation has no `{key}`"),
+                        "remove the line, or choose another `op`",
+                    );
+                }
+            }
+            return None;
+        }
+    };
+    if fields.entry("resource").is_none() {
+        let help = "add `resource = ...` with the name of a `[[resource]]`";
+        fields.wrong("op", "this operation needs a `resource`", help);
+        return None;
+    }
+    let id = context.resource(fields)?;
+    match (needed, context.kind(id)) {
+        (Some(needed), Some(kind)) if needed != kind => {
+            let message = format!("this operation needs a resource of another kind than {kind:?}");
+            fields.wrong(
+                "op",
+                message,
+                "use and evict: MEMORY; enqueue and dequeue: QUEUE",
+            );
+            None
+        }
+        _ => Some(id),
+    }
+}
+
+/// How the probe is sampled in calm.
+fn read_sample(fields: &Fields<'_>) -> Option<Sample> {
+    let (every_ns, for_ns) = (fields.duration_ns("every"), fields.duration_ns("for"));
+    let (every_ns, for_ns) = (every_ns?, for_ns?);
+    if for_ns >= every_ns {
+        fields.wrong(
+            "for",
+            "the probe would be attached all the time",
+            "let `for` be shorter than `every`",
+        );
+        return None;
+    }
+    Some(Sample {
+        every: Duration::from_nanos(every_ns),
+        attached: Duration::from_nanos(for_ns),
+    })
+}
+
+/// The places where the probe can sit.
+fn alternatives(probe: &Fields<'_>, op: Option<Op>, scope: &Scope<'_>) -> Vec<Alternative> {
+    let tables = probe.tables("at", &schema::ALTERNATIVE);
+    if probe.entry("at").is_some() && probe.items("at").is_empty() {
+        probe.wrong(
+            "at",
+            "the probe has no place where it can sit",
+            "write at least one, such as `at = [{ symbol = \"do_command\" }]`",
+        );
+    }
+    let common = Sayings::read(probe, scope);
+    tables
+        .iter()
+        .filter_map(|fields| alternative(fields, probe, op, &common, scope))
+        .collect()
+}
+
+/// What is said at a place, and of the probe for every place.
+struct Sayings {
+    session: Option<Formula>,
+    instance: Option<Formula>,
+    value: Option<Formula>,
+    guard: Option<Guard>,
+}
+
+impl Sayings {
+    fn read(fields: &Fields<'_>, scope: &Scope<'_>) -> Self {
+        let at_probe = |key: &str| {
+            fields
+                .formula(key, scope)
+                .filter(|formula| compiles(fields, formula, &formula.value))
+        };
+        Self {
+            session: at_probe("session"),
+            instance: at_probe("instance"),
+            value: at_probe("value"),
+            guard: fields
+                .formula("when", scope)
+                .and_then(|when| guard(fields, &when)),
+        }
+    }
+}
+
+/// One place.
+fn alternative(
+    fields: &Fields<'_>,
+    probe: &Fields<'_>,
+    op: Option<Op>,
+    common: &Sayings,
+    scope: &Scope<'_>,
+) -> Option<Alternative> {
+    let own = Sayings::read(fields, scope);
+    let location = location(fields);
+    let at_return = at_return(fields);
+    let session = own.session.or_else(|| common.session.clone());
+    if fields.entry("session").is_none() && probe.entry("session").is_none() {
+        fields.report.add(
+            Problem::at(fields.place, "nothing says whose session this is")
+                .help("add `session = ...` to the probe or to this place"),
+        );
+    }
+    let value = own.value.or_else(|| common.value.clone());
+    if op == Some(Op::Progress) && value.is_none() {
+        fields.report.add(
+            Problem::at(fields.place, "progress without a `value`")
+                .help("add `value = ...`: the work done so far"),
+        );
+    }
+    let alternative = Alternative {
+        location: Located {
+            value: location?,
+            place: fields.place.clone(),
+        },
+        library: fields.text("library").map(|library| library.value),
+        at_return,
+        session: session?,
+        instance: own.instance.or_else(|| common.instance.clone()),
+        value,
+        guard: own.guard.or_else(|| common.guard.clone()),
+    };
+    registers_are_there(&alternative, fields);
+    Some(alternative)
+}
+
+/// Where the place is.
+fn location(fields: &Fields<'_>) -> Option<Location> {
+    let (symbol, build_id) = (fields.text("symbol"), fields.text("build_id"));
+    let number = |key: &str| {
+        fields
+            .integer(key, 0, i64::MAX)
+            .and_then(|number| u64::try_from(number).ok())
+    };
+    let either = "write `symbol` (and `offset`), or `address` and `build_id`";
+    match (symbol, fields.entry("address").is_some(), build_id) {
+        (Some(symbol), false, None) => {
+            let offset = fields
+                .entry("offset")
+                .map_or(Some(0), |_| number("offset"))?;
+            Some(Location::Symbol {
+                pattern: symbol.value,
+                offset,
+            })
+        }
+        (None, true, Some(build_id)) if fields.entry("offset").is_none() => {
+            let hex = build_id.len() >= 8 && build_id.chars().all(|c| c.is_ascii_hexdigit());
+            if !hex {
+                fields.wrong(
+                    "build_id",
+                    "this is not the beginning of a build id",
+                    "write at least 8 hexadecimal digits of it",
+                );
+                return None;
+            }
+            Some(Location::Address {
+                address: number("address")?,
+                build_id: build_id.value.to_ascii_lowercase(),
+            })
+        }
+        (None, true, None) => {
+            let help = "add `build_id`: an address is right for one build only";
+            fields
+                .report
+                .add(Problem::at(fields.place, "an `address` without a `build_id`").help(help));
+            None
+        }
+        _ => {
+            fields
+                .report
+                .add(Problem::at(fields.place, "this does not say one place").help(either));
+            None
+        }
+    }
+}
+
+/// Whether the place is the function's return; that kills a target whose exceptions unwind through it.
+fn at_return(fields: &Fields<'_>) -> bool {
+    let (at_return, unwinds) = (
+        fields.flag("at_return", false),
+        fields.flag("unwinds", true),
+    );
+    if at_return && unwinds {
+        let help = "if no exception can leave the function, say so with `unwinds = false`; else mark the end by the entry of another function";
+        fields.wrong(
+            "at_return",
+            "a return probe on a function that an exception unwinds through ends the target",
+            help,
+        );
+    }
+    at_return
+}
+
+/// Arguments are gone at a return, and the result is not there before it.
+fn registers_are_there(alternative: &Alternative, fields: &Fields<'_>) {
+    let formulas = [
+        Some(&alternative.session),
+        alternative.instance.as_ref(),
+        alternative.value.as_ref(),
+    ];
+    let guard = alternative.guard.as_ref().map(|guard| &guard.subject);
+    for formula in formulas.into_iter().flatten().chain(guard) {
+        for name in formula.names(NameKind::Variable) {
+            let message = match name.text.as_str() {
+                "ret" if !alternative.at_return => "`ret` is there at a return only".to_owned(),
+                text if text.starts_with("arg") && alternative.at_return => {
+                    format!("`{text}` is gone at the return")
+                }
+                _ => continue,
+            };
+            let place = formula
+                .place
+                .within(formula.text(), name.offset, name.text.len());
+            let help = format!("this holds for the place at {}", fields.place);
+            fields.report.add(Problem::at(&place, message).help(help));
+        }
+    }
+}
+
+/// A condition: one side has variables, the other none.
+fn guard(fields: &Fields<'_>, when: &Formula) -> Option<Guard> {
+    let wrong = |message: &str| {
+        let help = "a probe's condition is `expression == constant` or `expression != constant`";
+        fields
+            .report
+            .add(Problem::at(&when.place, message).help(help));
+    };
+    let Some((left, equal, right)) = when.equality() else {
+        wrong("this is not a comparison that a probe can make");
+        return None;
+    };
+    let depends = |expr: &Expr| stand_in(expr).is_none();
+    let (subject, value) = match (depends(&left), depends(&right)) {
+        (true, false) => (left, right),
+        (false, true) => (right, left),
+        _ => {
+            wrong("one side must depend on the site, the other must be constant");
+            return None;
+        }
+    };
+    compiles(fields, when, &subject).then(|| Guard {
+        subject: Located {
+            value: subject,
+            place: when.place.clone(),
+        },
+        equal,
+        value: Located {
+            value,
+            place: when.place.clone(),
+        },
+    })
+}
+
+/// The value of an expression that depends on nothing, with stand-ins for layout numbers and symbols.
+fn stand_in(expr: &Expr) -> Option<u64> {
+    expr.bind(&stand_ins(expr)).ok()?.constant()
+}
+
+/// Names as they could be in some process: every layout number 8, every symbol somewhere in a binary.
+fn stand_ins(expr: &Expr) -> Bindings {
+    let mut names = Bindings::new().with_variables(PROBE_VARIABLES);
+    for name in expr.names(NameKind::Layout) {
+        names.add_layout(&name.text, 8);
+    }
+    for name in expr.names(NameKind::Symbol) {
+        names.add_symbol(&name.text, 0x5555_5555_4000);
+    }
+    names
+}
+
+/// Whether the kernel half can interpret an expression; notes why not.
+fn compiles(fields: &Fields<'_>, formula: &Formula, expr: &Expr) -> bool {
+    let compiled = expr
+        .bind(&stand_ins(expr))
+        .map_err(|error| error.to_string())
+        .and_then(|bound| bound.compile());
+    if let Err(reason) = &compiled {
+        let message = format!("too much for a probe: {reason}");
+        fields.report.add(Problem::at(&formula.place, message).help(
+            "a probe's expression is a register, then up to 4 steps of `+ constant` and `*`",
+        ));
+    }
+    compiled.is_ok()
+}
