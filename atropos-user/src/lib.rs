@@ -12,6 +12,7 @@ pub mod engine;
 pub mod journal;
 #[cfg(feature = "ebpf")]
 pub mod kernel;
+pub mod memory;
 pub mod target;
 pub mod ui;
 pub mod walk;
