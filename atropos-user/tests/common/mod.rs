@@ -1,0 +1,96 @@
+//! What several integration tests need: saying that a test is skipped, C fixtures, and waiting with a deadline.
+#![allow(
+    dead_code,
+    clippy::print_stderr,
+    reason = "each test binary uses its own part; a skip must be seen"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Says that a test cannot run here. On the project's CI (`CI=true`) that is a failure.
+#[track_caller]
+pub(crate) fn skip(reason: &str) {
+    assert!(
+        std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+        "on CI nothing may be skipped: {reason}"
+    );
+    eprintln!("SKIPPED: {reason}");
+}
+
+/// Compiles one C file with `cc` and the given flags.
+#[track_caller]
+pub(crate) fn compile(source: &str, to: &Path, flags: &[&str]) -> PathBuf {
+    let source_path = to.with_extension("c");
+    std::fs::write(&source_path, source).unwrap();
+    let done = Command::new("cc")
+        .arg("-o")
+        .arg(to)
+        .arg(&source_path)
+        .args(flags)
+        .output()
+        .expect("a C compiler `cc`");
+    assert!(
+        done.status.success(),
+        "cc {flags:?}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    to.to_owned()
+}
+
+/// A started program that is killed and reaped when the test is over, however it ends.
+pub(crate) struct Started(pub(crate) Child);
+
+impl Started {
+    /// Starts `program`, its output captured.
+    #[track_caller]
+    pub(crate) fn new(command: &mut Command) -> Self {
+        Self(
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits for one line of its output.
+    #[track_caller]
+    pub(crate) fn line(&mut self) -> String {
+        use std::io::{BufRead as _, BufReader, Read};
+        let stdout: &mut dyn Read = self.0.stdout.as_mut().unwrap();
+        let mut line = String::new();
+        // One byte of buffer: nothing of the next line is swallowed.
+        BufReader::with_capacity(1, stdout)
+            .read_line(&mut line)
+            .unwrap();
+        assert!(!line.is_empty(), "the fixture ended without a line");
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Both fail only when the process is gone already, which is what is wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks again and again until there is an answer; fails after ten seconds.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..2000 {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("waited 10 s in vain for {what}");
+}
