@@ -1,1 +1,6 @@
-//! Under construction.
+//! The agent: looks, feeds the engine, carries out what it says.
+
+pub mod clock;
+pub mod resolve;
+pub mod statement;
+pub mod watch;

@@ -3,17 +3,15 @@
 //! Nothing here touches the target. What cannot be resolved is kept with its reason, for `check` and for the sentence that
 //! says why a resource is blind.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use atropos_common::site::{ArgSpec, Cond, SiteSpec};
 
-use crate::agent::classify::Classes;
 use crate::agent::clock;
 use crate::agent::watch::Watcher;
-use crate::config::expr::{Bindings, Expr, NameKind};
-use crate::config::preset::{Alternative, Formula, LayoutValue, Location, Preset, Probe};
+use crate::config::expr::{Bindings, Expr};
+use crate::config::{Alternative, Formula, Location, Lookup, Preset, Probe, Problem};
 use crate::elf::{Image, Site, SymbolPattern};
 use crate::target::{MappedFile, Process, ProcessMemory};
 use crate::walk::{LockWalk, SessionList};
@@ -30,8 +28,8 @@ pub struct Resolved {
     pub binary: MappedFile,
     /// Values of layout numbers and symbols.
     pub names: Bindings,
-    /// Layout numbers that could not be learned, with the reason.
-    pub unlearned: Vec<(String, String)>,
+    /// Layout numbers and symbols that this process does not have.
+    pub unlearned: Vec<Problem>,
     /// Every probe with the place it can sit at, or why it cannot.
     pub probes: Vec<ResolvedProbe>,
     /// The list of sessions, or why it cannot be read.
@@ -89,9 +87,7 @@ impl Resolved {
         let binary = binary.clone();
         let bytes = process.file_bytes(&binary)?;
         let image = Image::parse(&bytes).with_context(|| format!("cannot read {}", binary.path_for_us.display()))?;
-        let mut names = Bindings::new();
-        let unlearned = learn_layout(&preset, &image, &mut names);
-        learn_symbols(&preset, &image, &binary, &mut names);
+        let (names, unlearned) = preset.bindings(&Binary { image: &image, file: &binary });
         let probes = preset
             .probes
             .iter()
@@ -119,44 +115,25 @@ impl Resolved {
             let reasons: Vec<&str> = self.walks.iter().filter_map(|walk| walk.as_ref().err().map(String::as_str)).collect();
             bail!("no lock of process {} can be read: {}", self.process.pid(), reasons.join("; "));
         }
-        Ok(Watcher::new(list, walks, Classes::new(&self.preset.classes), clock::epoch_minus_monotonic_s()))
+        Ok(Watcher::new(list, walks, self.preset.clone(), clock::epoch_minus_monotonic_s()))
     }
 }
 
-/// Gives every layout number its value; what cannot be learned is returned with the reason.
-fn learn_layout(preset: &Preset, image: &Image<'_>, names: &mut Bindings) -> Vec<(String, String)> {
-    let mut unlearned = Vec::new();
-    for entry in &preset.layout {
-        let value = match &entry.value.value {
-            LayoutValue::Number(number) => Ok(number.cast_unsigned()),
-            LayoutValue::Accessor { function, nth } => {
-                image.accessor(function, *nth as usize).map(i64::cast_unsigned).map_err(|error| error.to_string())
-            }
-            LayoutValue::After { name, add } => names
-                .layout(name)
-                .map(|base| base.wrapping_add_signed(*add))
-                .ok_or_else(|| format!("`{name}`, which it builds on, is unknown")),
-        };
-        match value {
-            Ok(value) => names.add_layout(&entry.name, value),
-            Err(reason) => unlearned.push((entry.name.clone(), reason)),
-        }
-    }
-    unlearned
+/// What the preset's names are looked up in.
+struct Binary<'a> {
+    image: &'a Image<'a>,
+    file: &'a MappedFile,
 }
 
-/// Gives every symbol that an expression names its address in the process; one that is missing is missed when the
-/// expression is bound.
-fn learn_symbols(preset: &Preset, image: &Image<'_>, binary: &MappedFile, names: &mut Bindings) {
-    let mut wanted = BTreeSet::new();
-    preset.each_formula(&mut |formula: &Formula| {
-        wanted.extend(formula.value.names(NameKind::Symbol).into_iter().map(|name| name.text.clone()));
-    });
-    for name in wanted {
-        let symbol = image.data_symbol(&name).or_else(|_| image.find(&SymbolPattern::new(&name)));
-        if let Ok(symbol) = symbol {
-            names.add_symbol(&name, binary.symbol_address(&symbol));
-        }
+impl Lookup for Binary<'_> {
+    fn accessor(&self, function: &str, nth: u32) -> Result<i64, String> {
+        self.image.accessor(function, nth as usize).map_err(|error| error.to_string())
+    }
+
+    fn symbol(&self, name: &str) -> Result<u64, String> {
+        let data = self.image.data_symbol(name);
+        let symbol = data.or_else(|_| self.image.find(&SymbolPattern::new(name))).map_err(|error| error.to_string())?;
+        Ok(self.file.symbol_address(&symbol))
     }
 }
 
@@ -231,17 +208,17 @@ fn spec(probe: &Probe, alternative: &Alternative, names: &Bindings) -> Result<Si
     let compile = |expr: &Expr| -> Result<ArgSpec, String> {
         expr.bind(&names).map_err(|error| error.to_string())?.compile()
     };
-    let optional = |formula: &Option<Formula>| formula.as_ref().map_or(Ok(ArgSpec::NONE), |f| compile(&f.value));
+    let optional = |formula: &Option<Formula>| formula.as_ref().map_or(Ok(ArgSpec::NONE), |f| compile(f));
     let (guard, guard_value, cond) = match &alternative.guard {
         None => (ArgSpec::NONE, 0, Cond::Always),
         Some(guard) => {
-            let value = guard.value.value.bind(&names).map_err(|error| error.to_string())?;
+            let value = guard.value.bind(&names).map_err(|error| error.to_string())?;
             let value = value.constant().ok_or("what a guard compares with must not depend on the call")?;
-            (compile(&guard.subject.value)?, value, if guard.equal { Cond::Equal } else { Cond::NotEqual })
+            (compile(&guard.subject)?, value, if guard.equal { Cond::Equal } else { Cond::NotEqual })
         }
     };
     Ok(SiteSpec {
-        session: compile(&alternative.session.value)?,
+        session: compile(&alternative.session)?,
         instance: optional(&alternative.instance)?,
         value: optional(&alternative.value)?,
         guard,

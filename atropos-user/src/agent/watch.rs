@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::agent::classify::Classes;
 use crate::agent::statement::{digest, fingerprint};
+use crate::config::Preset;
 use crate::engine::input::{
     Activity, Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, SessionKey, SessionState, Snapshot, Wait,
 };
@@ -36,7 +36,7 @@ pub struct Watcher {
     list: SessionList,
     walks: Vec<Watched>,
     list_trust: Trust,
-    classes: Classes,
+    preset: Preset,
     /// What is known of a session beyond one look.
     known: BTreeMap<u64, Known>,
     /// Begin of the wait in progress by session, from the ring.
@@ -66,7 +66,7 @@ struct Known {
 
 impl Watcher {
     /// A watcher of the process that the list and the walks are bound to.
-    pub fn new(list: SessionList, walks: Vec<LockWalk>, classes: Classes, epoch_minus_monotonic_s: i64) -> Self {
+    pub fn new(list: SessionList, walks: Vec<LockWalk>, preset: Preset, epoch_minus_monotonic_s: i64) -> Self {
         let walks = walks
             .into_iter()
             .map(|walk| Watched { walk, trust: Trust::default(), since: BTreeMap::new(), names: BTreeMap::new() })
@@ -75,7 +75,7 @@ impl Watcher {
             list,
             walks,
             list_trust: Trust::default(),
-            classes,
+            preset,
             known: BTreeMap::new(),
             begun: BTreeMap::new(),
             first_look: true,
@@ -238,7 +238,7 @@ impl Watcher {
                 known.digest = text;
                 known.request = Some(session.request);
             }
-            known.class = self.classes.of(&known.digest, &known.principal);
+            known.class = self.preset.classify(&known.principal, &known.digest);
         }
         let activity = match (session.busy, session.in_transaction) {
             (true, _) => Activity::Busy,

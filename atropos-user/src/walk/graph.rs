@@ -6,7 +6,7 @@ use super::list::{Entry, TicketList};
 use super::sessions::SessionView;
 use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
 use crate::config::expr::{Bindings, Bound};
-use crate::config::preset::{Conflict, Label, Walk};
+use crate::config::{Conflict, Label, Walk};
 use crate::engine::input::{BlockKind, ResourceId};
 use crate::memory::Memory;
 

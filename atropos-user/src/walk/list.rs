@@ -2,7 +2,7 @@
 
 use super::{Check, Unbound, WalkError, bind, bind_checks, bind_some};
 use crate::config::expr::{Bindings, Bound};
-use crate::config::preset::{List, Walk};
+use crate::config::{List, Walk};
 use crate::memory::Memory;
 
 /// One ticket.

@@ -16,7 +16,7 @@ pub use sessions::{SessionList, SessionView};
 pub use trust::Trust;
 
 use crate::config::expr::{BindError, Bindings, Bound};
-use crate::config::preset::{Formula, TextAt};
+use crate::config::{Formula, TextAt};
 use crate::memory::{Fault, Memory};
 
 /// Why a walk was given up.
@@ -65,7 +65,7 @@ struct Check {
 
 impl Check {
     fn bind(formula: &Formula, names: &Bindings) -> Result<Self, Unbound> {
-        Ok(Self { bound: bind(formula, names)?, text: formula.value.text().to_owned() })
+        Ok(Self { bound: bind(formula, names)?, text: formula.text().to_owned() })
     }
 
     /// Fails unless the check holds.
@@ -79,7 +79,7 @@ impl Check {
 
 /// Binds an expression.
 fn bind(formula: &Formula, names: &Bindings) -> Result<Bound, Unbound> {
-    formula.value.bind(names).map_err(|cause| Unbound { expression: formula.value.text().to_owned(), cause })
+    formula.bind(names).map_err(|cause| Unbound { expression: formula.text().to_owned(), cause })
 }
 
 /// Binds an expression that may be missing.

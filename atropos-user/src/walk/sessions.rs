@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
 use crate::config::expr::{Bindings, Bound};
-use crate::config::preset::Sessions;
+use crate::config::Sessions;
 use crate::memory::Memory;
 
 /// Microseconds to nanoseconds.
