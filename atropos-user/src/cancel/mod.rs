@@ -1,1 +1,90 @@
-//! Under construction.
+//! The acting half: carries an engine's order to the application's own cancel entry, and tells what came of it.
+//!
+//! An [`Initiator`] knows one way in (`mysql`, `signal`, `exec`); the [`Ladder`] owns one initiator, obeys the mode and
+//! times every order. An order reaches the task that it names or nobody: each initiator proves the identity of the task
+//! right before it acts, and answers `missed` when the task is gone, `refused` when it cannot be proved.
+
+use std::future::Future;
+
+use crate::engine::input::OrderResult;
+use crate::engine::record::Task;
+
+mod any;
+pub mod credentials;
+pub mod exec;
+pub mod ladder;
+pub mod mysql;
+pub mod signal;
+
+pub use any::AnyInitiator;
+pub use credentials::{Credentials, Secret};
+pub use exec::{Exec, ExecRung};
+pub use ladder::{Ladder, SentOrder};
+pub use mysql::{Endpoint, Mysql, MysqlCommand, MysqlSettings};
+pub use signal::{ProcessSignal, SignalRung, SignalTarget};
+
+/// `CLOCK_MONOTONIC` in nanoseconds. Passed in, so that one place in the agent reads the clock.
+pub type Clock = fn() -> u64;
+
+/// What an initiator says about one order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// For the engine.
+    pub result: OrderResult,
+    /// For a person: why it was missed or refused, what was seen; may be empty.
+    pub detail: String,
+}
+
+impl Answer {
+    /// The target took the command.
+    pub fn accepted() -> Self {
+        Self {
+            result: OrderResult::Accepted,
+            detail: String::new(),
+        }
+    }
+
+    /// The task had ended; nobody was hit.
+    pub fn missed(detail: impl Into<String>) -> Self {
+        Self {
+            result: OrderResult::Missed,
+            detail: detail.into(),
+        }
+    }
+
+    /// The target or the identity check refused; nobody was hit.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self {
+            result: OrderResult::Refused(reason.clone()),
+            detail: reason,
+        }
+    }
+
+    /// The mode forbids sending.
+    pub fn not_sent(detail: impl Into<String>) -> Self {
+        Self {
+            result: OrderResult::NotSent,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// One way into an application's own cancel entry. Every future ends within the initiator's time limit.
+pub trait Initiator: Send {
+    /// The exact command for this rung and task, such as a person could type.
+    fn describe(&self, rung: u8, task: &Task) -> String;
+
+    /// Proves that `task` is still the one that was meant, and ends it.
+    fn send(&mut self, rung: u8, task: &Task) -> impl Future<Output = Answer> + Send;
+
+    /// Tries, without touching anybody, whether orders would be allowed. The error says what is missing and the next step.
+    fn check_permission(&mut self) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// Numbers (as in [`Task::id`]) of the agent's own sessions at the target: never to be cancelled.
+    fn own_ids(&self) -> Vec<u64>;
+
+    /// Keeps the way in open. To be called about once a second, outside the order path; the error says what is wrong
+    /// and is the same text until it changes.
+    fn keep_warm(&mut self) -> impl Future<Output = Result<(), String>> + Send;
+}

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::input::{BlockKind, Evidence, InstanceKey, ResourceId, SessionKey};
+use super::input::{Activity, BlockKind, Evidence, InstanceKey, ResourceId, SessionKey};
 use super::settings::{Kind, Mode};
 
 /// What the engine wants done.
@@ -139,6 +139,8 @@ pub struct Task {
     pub thread: u32,
     /// The current request's number, 0 if unknown.
     pub request: u64,
+    /// What it was doing when it was chosen: the identity check before an order asks for the same.
+    pub activity: Activity,
     /// Name of its class, empty for an ordinary request.
     pub class: String,
     /// User.

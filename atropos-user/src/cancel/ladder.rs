@@ -1,0 +1,93 @@
+//! From an order to a report: obeys the mode, sends through the one initiator, times both ends.
+//!
+//! The ladder itself does not climb. The engine sees whether the target released, and names the rung of the next order.
+
+use crate::engine::input::OrderReport;
+use crate::engine::record::Order;
+use crate::engine::settings::Mode;
+
+use super::{Answer, Clock, Initiator};
+
+/// An order with everything that is known about carrying it out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentOrder {
+    /// What was asked.
+    pub order: Order,
+    /// The exact command, as a person could type it.
+    pub command: String,
+    /// When it was handed to the initiator, nanoseconds of `CLOCK_MONOTONIC`.
+    pub sent_at_ns: u64,
+    /// When the initiator answered.
+    pub answered_at_ns: u64,
+    /// What it answered.
+    pub answer: Answer,
+}
+
+impl SentOrder {
+    /// For the engine.
+    pub fn report(&self) -> OrderReport {
+        OrderReport {
+            at_ns: self.answered_at_ns,
+            order: self.order.order,
+            rung: self.order.rung,
+            result: self.answer.result.clone(),
+        }
+    }
+}
+
+/// Carries out orders, one at a time.
+#[derive(Debug)]
+pub struct Ladder<I> {
+    initiator: I,
+    mode: Mode,
+    clock: Clock,
+}
+
+impl<I: Initiator> Ladder<I> {
+    /// A ladder over one initiator.
+    pub fn new(initiator: I, mode: Mode, clock: Clock) -> Self {
+        Self {
+            initiator,
+            mode,
+            clock,
+        }
+    }
+
+    /// The exact command of an order: to be written to the audit log before [`Self::carry_out`].
+    pub fn command(&self, order: &Order) -> String {
+        self.initiator.describe(order.rung, &order.task)
+    }
+
+    /// Sends the order if the mode allows it. `&mut self` makes it one at a time.
+    pub async fn carry_out(&mut self, order: Order) -> SentOrder {
+        let command = self.command(&order);
+        let sent_at_ns = (self.clock)();
+        let answer = match self.mode {
+            Mode::Enforce => self.initiator.send(order.rung, &order.task).await,
+            Mode::Observe => Answer::not_sent("mode is observe"),
+            Mode::DryRun => Answer::not_sent("mode is dry-run"),
+        };
+        SentOrder {
+            order,
+            command,
+            sent_at_ns,
+            answered_at_ns: (self.clock)(),
+            answer,
+        }
+    }
+
+    /// The initiator: to keep it warm, ask its own ids, check its permission.
+    pub fn initiator(&mut self) -> &mut I {
+        &mut self.initiator
+    }
+
+    /// Numbers of the agent's own sessions.
+    pub fn own_ids(&self) -> Vec<u64> {
+        self.initiator.own_ids()
+    }
+
+    /// The mode in force.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+}

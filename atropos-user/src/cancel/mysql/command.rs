@@ -1,0 +1,196 @@
+//! The three commands as text, and what the server's answers mean. Pure: no connection here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::engine::input::Activity;
+use crate::engine::record::Task;
+
+/// `ER_NO_SUCH_THREAD`: the connection is gone.
+pub(super) const UNKNOWN_THREAD: u16 = 1094;
+/// `ER_KILL_DENIED_ERROR`: not our connection, and no right to end others'.
+pub(super) const NOT_OWNER_OF_THREAD: u16 = 1095;
+/// `ER_SPECIFIC_ACCESS_DENIED_ERROR`: a privilege is missing.
+pub(super) const NO_PRIVILEGE: u16 = 1227;
+/// `ER_NO_SUCH_QUERY`: the statement is over.
+pub(super) const UNKNOWN_QUERY: u16 = 1957;
+/// `ER_KILL_QUERY_DENIED_ERROR`: not our statement, and no right to end others'.
+pub(super) const NOT_OWNER_OF_QUERY: u16 = 1979;
+
+/// A way of `MariaDB` to end a session's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MysqlCommand {
+    /// `KILL QUERY ID n`: ends statement `n`, whoever runs it; nobody if it is over.
+    KillQueryId,
+    /// `KILL QUERY n`: ends what connection `n` runs. Does nothing to an idle one.
+    KillQuery,
+    /// `KILL CONNECTION n`: ends the connection; its transaction is rolled back and its locks go.
+    KillConnection,
+}
+
+impl MysqlCommand {
+    /// Names in a preset, in the order of the variants.
+    pub const NAMES: [&str; 3] = ["kill_query_id", "kill_query", "kill_connection"];
+
+    /// As a person would type it.
+    pub fn text(self, task: &Task) -> String {
+        match self {
+            Self::KillQueryId => format!("KILL QUERY ID {}", task.request),
+            Self::KillQuery => format!("KILL QUERY {}", task.id),
+            Self::KillConnection => format!("KILL CONNECTION {}", task.id),
+        }
+    }
+
+    /// The command behind a comparison of identity, as one statement. It answers with one row: thread, query id and
+    /// command as found (NULL if the connection is gone), and 1 if the command was given.
+    ///
+    /// A connection's query id changes with each statement, so an equal one means that no other statement has begun; the
+    /// state is compared as well, since a busy task may have become idle. `Killed` is shown for a session that an
+    /// earlier rung has marked, busy or idle.
+    pub(super) fn checked_text(self, task: &Task) -> String {
+        let Task {
+            id,
+            thread,
+            request,
+            activity,
+            ..
+        } = task;
+        let state = match activity {
+            Activity::Busy => "c <> 'Sleep'",
+            Activity::IdleInTransaction | Activity::IdleWithLocks => "c IN ('Sleep', 'Killed')",
+        };
+        let same_thread = if *thread == 0 {
+            String::new()
+        } else {
+            format!("t = {thread} AND ")
+        };
+        let command = self.text(task);
+        format!(
+            "BEGIN NOT ATOMIC \
+             DECLARE t, q BIGINT UNSIGNED; DECLARE c VARCHAR(32); DECLARE done INT DEFAULT 0; \
+             SELECT TID, QUERY_ID, COMMAND INTO t, q, c FROM information_schema.PROCESSLIST WHERE ID = {id}; \
+             IF {same_thread}q = {request} AND {state} THEN {command}; SET done = 1; END IF; \
+             SELECT t, q, c, done; END"
+        )
+    }
+}
+
+impl FromStr for MysqlCommand {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "kill_query_id" => Ok(Self::KillQueryId),
+            "kill_query" => Ok(Self::KillQuery),
+            "kill_connection" => Ok(Self::KillConnection),
+            _ => Err(format!(
+                "`{name}` is not a command of the mysql initiator (allowed: {})",
+                Self::NAMES.join(", ")
+            )),
+        }
+    }
+}
+
+/// The row that a checked command answers with.
+pub(super) type Row = (Option<u64>, Option<u64>, Option<String>, u8);
+
+/// What the identity check saw.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub thread: Option<u64>,
+    pub request: Option<u64>,
+    pub command: String,
+    pub done: bool,
+}
+
+impl From<Row> for Seen {
+    fn from((thread, request, command, done): Row) -> Self {
+        Self {
+            thread,
+            request,
+            command: command.unwrap_or_default(),
+            done: done == 1,
+        }
+    }
+}
+
+impl Seen {
+    /// Why the task is not the one that was meant, for a person.
+    pub(super) fn difference(&self, task: &Task) -> String {
+        let id = task.id;
+        let (Some(thread), Some(request)) = (self.thread, self.request) else {
+            return format!("connection {id} is gone");
+        };
+        if task.thread != 0 && thread != u64::from(task.thread) {
+            return format!(
+                "connection {id} is served by thread {thread}, not {}",
+                task.thread
+            );
+        }
+        if request != task.request {
+            return format!(
+                "connection {id} is at query id {request}, not {}",
+                task.request
+            );
+        }
+        format!(
+            "connection {id} is in state {}, not {}",
+            self.command, task.doing
+        )
+    }
+}
+
+/// Why the server's answer is not the one that was hoped for.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server said no.
+    Server { code: u16, message: String },
+    /// The connection broke.
+    Broken(String),
+    /// Nothing came back in time.
+    Silent { limit_ms: u128 },
+    /// There is no connection.
+    NotConnected(String),
+    /// The server did something that it should not.
+    Unexpected(String),
+}
+
+impl Failure {
+    pub(super) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Server { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// The connection cannot be used any more.
+    pub(super) fn is_fatal(&self) -> bool {
+        matches!(self, Self::Broken(_) | Self::Silent { .. })
+    }
+}
+
+impl From<mysql_async::Error> for Failure {
+    fn from(error: mysql_async::Error) -> Self {
+        match error {
+            mysql_async::Error::Server(server) => Self::Server {
+                code: server.code,
+                message: server.message,
+            },
+            other => Self::Broken(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server { code, message } => {
+                write!(f, "the server answered: {message} (error {code})")
+            }
+            Self::Broken(why) => write!(f, "the connection broke: {why}"),
+            Self::Silent { limit_ms } => write!(f, "no answer within {limit_ms} ms"),
+            Self::NotConnected(why) => write!(f, "not connected: {why}"),
+            Self::Unexpected(what) => f.write_str(what),
+        }
+    }
+}

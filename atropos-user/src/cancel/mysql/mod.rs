@@ -1,0 +1,263 @@
+//! `MariaDB`'s own KILL, over a native connection that is opened, authenticated and kept warm ahead of need.
+//!
+//! `KILL QUERY ID n` names one statement: the server itself refuses it (error 1957) once that statement is over. The
+//! other two name a connection, so they go inside one compound statement that first compares thread, query id and
+//! state of that connection with what the order says: one round trip, and nobody is hit when anything differs.
+//! `MySQL` has neither query ids in KILL nor compound statements outside routines, so it is refused here.
+
+use std::time::Duration;
+
+use crate::engine::record::Task;
+
+use super::{Answer, Clock, Initiator};
+
+pub mod command;
+pub mod connection;
+pub mod endpoint;
+mod rights;
+
+pub use command::MysqlCommand;
+pub use endpoint::Endpoint;
+
+use command::{Failure, Row, Seen};
+use connection::{Lost, Warm};
+
+/// How often, and with which pause, the end of our own second session is looked for.
+const SETTLE_TRIES: u32 = 50;
+const SETTLE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Everything the initiator is made from.
+#[derive(Clone, Debug)]
+pub struct MysqlSettings {
+    /// Where and as whom.
+    pub endpoint: Endpoint,
+    /// The command of each rung, by rung index.
+    pub commands: Vec<MysqlCommand>,
+    /// Hard limit for each command and for each attempt to connect.
+    pub timeout: Duration,
+    /// `CLOCK_MONOTONIC`.
+    pub clock: Clock,
+}
+
+impl MysqlSettings {
+    /// The default limit for a command: an order that takes longer is worth nothing.
+    pub const TIMEOUT: Duration = Duration::from_secs(1);
+}
+
+/// The initiator.
+#[derive(Debug)]
+pub struct Mysql {
+    commands: Vec<MysqlCommand>,
+    warm: Warm,
+}
+
+impl Mysql {
+    /// Without a connection yet: [`Initiator::keep_warm`] opens it.
+    pub fn new(settings: MysqlSettings) -> Self {
+        let MysqlSettings {
+            endpoint,
+            commands,
+            timeout,
+            clock,
+        } = settings;
+        Self {
+            commands,
+            warm: Warm::new(endpoint, timeout, clock),
+        }
+    }
+
+    /// Opens the connection, so that a wrong password is an error of the start and not of the first order.
+    pub async fn open(settings: MysqlSettings) -> Result<Self, String> {
+        let mut initiator = Self::new(settings);
+        initiator.warm.connect().await?;
+        Ok(initiator)
+    }
+
+    /// The server's own words on its version; `None` while there is no connection.
+    pub fn server_version(&self) -> Option<&str> {
+        self.warm.server().map(|server| server.version.as_str())
+    }
+
+    /// Why there is no connection, if so.
+    pub fn trouble(&self) -> Option<&str> {
+        self.warm.trouble()
+    }
+
+    fn command(&self, rung: u8) -> Option<MysqlCommand> {
+        self.commands.get(usize::from(rung)).copied()
+    }
+
+    /// What stands between an order and the server, before anything is sent.
+    fn objection(&self, command: MysqlCommand, task: &Task) -> Option<String> {
+        let Some(server) = self.warm.server() else {
+            return Some(format!(
+                "no control connection to {}: {}",
+                self.warm.endpoint(),
+                self.warm.trouble().unwrap_or("not opened yet")
+            ));
+        };
+        if task.id == server.own_id {
+            return Some(format!("connection {} is the agent's own", task.id));
+        }
+        if !server.is_mariadb() {
+            return Some(format!(
+                "server {} is not MariaDB: it cannot check an order's identity and act in one step",
+                server.version
+            ));
+        }
+        if task.request == 0 {
+            return Some(format!(
+                "the query id of connection {} is not known, so that {} could hit another statement",
+                task.id,
+                command.text(task)
+            ));
+        }
+        None
+    }
+
+    fn answer_of(&self, command: MysqlCommand, task: &Task, failure: &Failure) -> Answer {
+        match failure.code() {
+            Some(command::UNKNOWN_QUERY | command::UNKNOWN_THREAD) => {
+                Answer::missed(failure.to_string())
+            }
+            Some(
+                command::NOT_OWNER_OF_THREAD | command::NOT_OWNER_OF_QUERY | command::NO_PRIVILEGE,
+            ) => Answer::refused(format!("{failure}; {}", self.grant_hint())),
+            _ => Answer::refused(format!(
+                "{} at {}: {failure}",
+                command.text(task),
+                self.warm.endpoint()
+            )),
+        }
+    }
+
+    fn grant_hint(&self) -> String {
+        let account = self.warm.server().map_or(
+            "'user'@'host'".to_owned(),
+            connection::Server::quoted_account,
+        );
+        rights::hint(&account)
+    }
+
+    async fn send_plain(&mut self, command: MysqlCommand, task: &Task) -> Answer {
+        match self.warm.run(&command.text(task)).await {
+            Ok(()) => Answer::accepted(),
+            Err(failure) => self.answer_of(command, task, &failure),
+        }
+    }
+
+    async fn send_checked(&mut self, command: MysqlCommand, task: &Task) -> Answer {
+        match self
+            .warm
+            .run_for_row::<Row>(&command.checked_text(task))
+            .await
+        {
+            Ok(row) => {
+                let seen = Seen::from(row);
+                if seen.done {
+                    return Answer::accepted();
+                }
+                let sees_everybody = self
+                    .warm
+                    .server()
+                    .is_some_and(|server| server.rights.process);
+                if seen.thread.is_none() && !sees_everybody {
+                    return Answer::refused(format!(
+                        "cannot see connection {}; {}",
+                        task.id,
+                        self.grant_hint()
+                    ));
+                }
+                Answer::missed(seen.difference(task))
+            }
+            Err(failure) => self.answer_of(command, task, &failure),
+        }
+    }
+
+    /// A second session of our own is opened, ended through the same checked statement as any order, and found dead.
+    async fn end_own_session(&mut self) -> Result<(), Failure> {
+        let mut other = self.warm.second_session().await?;
+        let task = other.as_task().await?;
+        let text = MysqlCommand::KillConnection.checked_text(&task);
+        // The server shows a session as busy for a moment after its last answer, and a killed one as alive.
+        for _ in 0..SETTLE_TRIES {
+            let seen = Seen::from(self.warm.run_for_row::<Row>(&text).await?);
+            if (seen.done || seen.thread.is_none()) && !other.is_alive().await {
+                return Ok(());
+            }
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
+        Err(Failure::Unexpected(
+            "our own second session is still alive after KILL CONNECTION".to_owned(),
+        ))
+    }
+}
+
+impl Initiator for Mysql {
+    fn describe(&self, rung: u8, task: &Task) -> String {
+        match self.command(rung) {
+            Some(command) => command.text(task),
+            None => format!("no command for rung {rung}"),
+        }
+    }
+
+    async fn send(&mut self, rung: u8, task: &Task) -> Answer {
+        let Some(command) = self.command(rung) else {
+            return Answer::refused(format!(
+                "the ladder has no rung {rung} ({} are configured)",
+                self.commands.len()
+            ));
+        };
+        if let Some(objection) = self.objection(command, task) {
+            return Answer::refused(objection);
+        }
+        match command {
+            MysqlCommand::KillQueryId => self.send_plain(command, task).await,
+            MysqlCommand::KillQuery | MysqlCommand::KillConnection => {
+                self.send_checked(command, task).await
+            }
+        }
+    }
+
+    async fn check_permission(&mut self) -> Result<(), String> {
+        if self.warm.server().is_none() {
+            self.warm.connect().await?;
+        }
+        let Some(server) = self.warm.server() else {
+            return Err(
+                "the control connection was lost while it was checked; run the check again"
+                    .to_owned(),
+            );
+        };
+        if !server.is_mariadb() {
+            return Err(format!(
+                "server {} is not MariaDB; only MariaDB is supported, use observe or dry-run",
+                server.version
+            ));
+        }
+        if !server.rights.enough() {
+            return Err(format!(
+                "{} {}; {}",
+                server.account,
+                server.rights.lack(),
+                self.grant_hint()
+            ));
+        }
+        let endpoint = self.warm.endpoint().to_string();
+        self.end_own_session()
+            .await
+            .map_err(|failure| format!("cannot end a session of our own at {endpoint}: {failure}"))
+    }
+
+    fn own_ids(&self) -> Vec<u64> {
+        self.warm
+            .server()
+            .map(|server| server.own_id)
+            .into_iter()
+            .collect()
+    }
+
+    async fn keep_warm(&mut self) -> Result<(), String> {
+        self.warm.keep().await.map_err(Lost::into_text)
+    }
+}
