@@ -1,2 +1,5 @@
 //! The binary `atropos`.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    atropos::cli::main()
+}

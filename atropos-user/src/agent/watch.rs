@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::agent::statement::{digest, fingerprint};
 use crate::config::Preset;
 use crate::engine::input::{
-    Activity, Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, SessionKey, SessionState, Snapshot, Wait,
+    Activity, Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, ResourceId, SessionKey, SessionState, Snapshot, Wait,
 };
 use crate::memory::Memory;
 use crate::walk::{Graph, LockWalk, SessionList, SessionView, Trust, WalkError};
@@ -50,7 +50,8 @@ struct Watched {
     trust: Trust,
     /// When each (waiter, ticket) was first seen.
     since: BTreeMap<(u64, u64), u64>,
-    names: BTreeMap<u64, String>,
+    /// The last graph that passed its checks.
+    graph: Graph,
 }
 
 /// What is known of a session beyond one look.
@@ -69,7 +70,7 @@ impl Watcher {
     pub fn new(list: SessionList, walks: Vec<LockWalk>, preset: Preset, epoch_minus_monotonic_s: i64) -> Self {
         let walks = walks
             .into_iter()
-            .map(|walk| Watched { walk, trust: Trust::default(), since: BTreeMap::new(), names: BTreeMap::new() })
+            .map(|walk| Watched { walk, trust: Trust::default(), since: BTreeMap::new(), graph: Graph::default() })
             .collect();
         Self {
             list,
@@ -96,6 +97,18 @@ impl Watcher {
     /// The walks, for names of modes and for reports.
     pub fn walks(&self) -> impl Iterator<Item = (&LockWalk, &Trust)> {
         self.walks.iter().map(|watched| (&watched.walk, &watched.trust))
+    }
+
+    /// Name of an instance that somebody waits for.
+    pub fn instance_name(&self, resource: ResourceId, instance: InstanceKey) -> String {
+        let watched = self.walks.iter().find(|watched| watched.walk.resource() == resource);
+        watched.and_then(|watched| watched.graph.names.get(&instance.0)).cloned().unwrap_or_default()
+    }
+
+    /// Name of a mode of an instance that somebody waits for.
+    pub fn mode_name(&self, resource: ResourceId, instance: InstanceKey, mode: u32) -> String {
+        let watched = self.walks.iter().find(|watched| watched.walk.resource() == resource);
+        watched.map(|watched| watched.walk.mode_name(&watched.graph, instance.0, mode)).unwrap_or_default()
     }
 
     /// How the list of sessions fares.
@@ -176,7 +189,7 @@ impl Watcher {
         now_ns: u64,
     ) -> Snapshot {
         let (begun, first_look) = (&self.begun, self.first_look);
-        let Watched { walk, trust: _, since, names } = &mut self.walks[index];
+        let Watched { walk, trust: _, since, graph: before } = &mut self.walks[index];
         let started_ns = |key: u64| sessions.get(&key).map_or(0, |session| session.started_ns);
         // A wait seen for the first time began at its announcement if the probe saw it. One that was there before the first
         // look began after its statement did; all others within this tick.
@@ -217,10 +230,10 @@ impl Watcher {
         let instances = graph
             .names
             .iter()
-            .filter(|(instance, name)| names.get(instance) != Some(name))
+            .filter(|(instance, name)| before.names.get(instance) != Some(name))
             .map(|(instance, name)| InstanceName { instance: InstanceKey(*instance), name: name.clone() })
             .collect();
-        names.clone_from(&graph.names);
+        before.clone_from(graph);
         Snapshot { at_ns: now_ns, resource: walk.resource(), evidence: Evidence::Walk, complete: true, waits, instances }
     }
 

@@ -1,1 +1,3 @@
-//! Under construction.
+//! What people see.
+
+pub mod why;

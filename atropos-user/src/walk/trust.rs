@@ -36,6 +36,11 @@ impl Trust {
             .then(|| format!("{} views in a row failed a check; the last: {last}", self.failed_in_a_row))
     }
 
+    /// The last failure.
+    pub fn last(&self) -> Option<&WalkError> {
+        self.last.as_ref()
+    }
+
     /// Views that passed.
     pub fn passed_count(&self) -> u64 {
         self.passed

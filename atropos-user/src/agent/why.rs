@@ -1,0 +1,383 @@
+//! One look at a server that may be stalled: who blocks whom on what, what ending each candidate would free, and what
+//! could not be seen. No probe, no query, no connection: `/proc` and the target's memory only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::resolve::Resolved;
+use super::watch::{View, Watcher};
+use super::{clock, initiator};
+use crate::engine::Engine;
+use crate::engine::input::{Activity, BlockKind, Input, RequestStats, SessionState, Tick, Wait};
+use crate::engine::record::{Candidate, Decision, Effect, PassedOver, Task};
+use crate::engine::settings::{Mode, Slo, SloLimit, Tuning};
+use crate::target::glibc::LockOwner;
+
+/// Version of the JSON form.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Looks that may fail before what was seen is said to be incomplete. A stalled server stands still; a busy one moves
+/// between two reads now and then.
+const LOOKS: u32 = 8;
+
+/// What one look found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Process.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+    /// Preset that was used.
+    pub preset: String,
+    /// Time that the look took, milliseconds.
+    pub took_ms: f64,
+    /// Sessions in all.
+    pub session_count: usize,
+    /// Sessions that wait for another.
+    pub waiting_count: usize,
+    /// Wait-for trees, those with the most waiters first. A root waits for nobody.
+    pub roots: Vec<Node>,
+    /// What could be ended, best first.
+    pub candidates: Vec<Choice>,
+    /// In one or two sentences.
+    pub summary: String,
+    /// Threads that wait for a lock of the C library, by owner.
+    pub mutexes: Vec<MutexWait>,
+    /// What could not be seen.
+    pub unseen: Vec<String>,
+}
+
+/// One session in a tree.
+#[derive(Clone, Debug, Serialize)]
+pub struct Node {
+    /// Number by which the cancel command knows it.
+    pub id: u64,
+    /// Thread of the operating system.
+    pub thread: u32,
+    /// User.
+    pub principal: String,
+    /// Statement without its literals; of an idle session the last one that was seen, often empty.
+    pub statement: String,
+    /// What it is doing: "running for 1.2 s", "idle in a transaction for 31 s".
+    pub doing: String,
+    /// What it waits for, if it waits.
+    pub waits_for: Option<WaitsFor>,
+    /// How it is in the way of those below it.
+    pub in_the_way: Vec<InTheWay>,
+    /// Sessions below it, at any depth.
+    pub waiters_count: usize,
+    /// Others above it besides the one it stands under.
+    pub also_behind: Vec<u64>,
+    /// Those that it keeps waiting, directly.
+    pub children: Vec<Node>,
+}
+
+/// What a session waits for.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitsFor {
+    /// Name of the instance.
+    pub instance: String,
+    /// Mode that it wants.
+    pub mode: String,
+    /// For at most so long, seconds: since its statement began.
+    pub for_s: f64,
+}
+
+/// How a session is in the way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct InTheWay {
+    /// Name of the instance.
+    pub instance: String,
+    /// Mode held or wanted.
+    pub mode: String,
+    /// Holding or queued.
+    pub kind: BlockKind,
+}
+
+/// Something that could be ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// Session.
+    pub id: u64,
+    /// The command that a person could type.
+    pub command: String,
+    /// Sessions that would go on.
+    pub frees_count: usize,
+    /// Time that ending it would save the others, seconds.
+    pub gain_s: f64,
+    /// Undoing its work would take about so long, seconds.
+    pub undo_s: f64,
+    /// Why it would not be chosen; nothing for the best.
+    pub but: Option<String>,
+}
+
+/// A thread that waits for a lock of the C library.
+#[derive(Clone, Debug, Serialize)]
+pub struct MutexWait {
+    /// The thread.
+    pub thread: u32,
+    /// Its session's number, if it has one.
+    pub session: Option<u64>,
+    /// `mutex` or `rwlock`, with its address.
+    pub lock: String,
+    /// Owner's thread; nothing if readers hold it, of whom the C library keeps no list.
+    pub owner_thread: Option<u32>,
+    /// Owner's session.
+    pub owner_session: Option<u64>,
+}
+
+/// Takes one look.
+///
+/// # Errors
+/// When the sessions cannot be listed at all.
+pub fn look(resolved: &Resolved) -> Result<Report> {
+    let begun_ns = clock::monotonic_ns();
+    let mut watcher = resolved.watcher()?;
+    let mut view = watcher.look(&resolved.memory, begun_ns, &[]);
+    for _ in 1..LOOKS {
+        if view.snapshots.len() == resolved.walks.len() {
+            break;
+        }
+        view = watcher.look(&resolved.memory, clock::monotonic_ns(), &[]);
+    }
+    let now_ns = clock::monotonic_ns();
+    let decision = judge(resolved, &view, now_ns);
+    let forest = Forest::new(&watcher, &view, now_ns);
+    let roots = forest.roots();
+    let candidates = choices(resolved, decision.as_ref(), &forest);
+    Ok(Report {
+        schema_version: SCHEMA_VERSION,
+        pid: resolved.process.pid(),
+        program: resolved.process.exe().display().to_string(),
+        preset: resolved.preset.name.value.clone(),
+        session_count: view.session_count,
+        waiting_count: view.waiting_count,
+        summary: summary(&view, decision.as_ref()),
+        mutexes: mutexes(resolved, &view),
+        unseen: unseen(resolved, &view, &watcher),
+        roots,
+        candidates,
+        took_ms: clock::monotonic_ns().saturating_sub(begun_ns) as f64 / 1e6,
+    })
+}
+
+/// What the engine would say of this one view: the same scoring as `run`, with an objective that any wait breaks.
+fn judge(resolved: &Resolved, view: &View, now_ns: u64) -> Option<Decision> {
+    let slo = Slo { percentile: 50.0, limit: SloLimit::Absolute { ns: 1 } };
+    let mut settings = resolved.preset.settings(slo, Mode::Observe, Vec::new());
+    settings.tuning = Tuning { confirm_ticks: 1, contention_floor: 0.0, explained_floor: 0.0, ..Tuning::default() };
+    let mut engine = Engine::new(settings);
+    let mut effects = Vec::new();
+    for snapshot in &view.snapshots {
+        engine.handle(&Input::Snapshot(snapshot.clone()), &mut effects);
+    }
+    let tick = Tick {
+        at_ns: now_ns,
+        requests: RequestStats::default(),
+        sessions: view.sessions.clone(),
+        blind: view.blind.clone(),
+    };
+    engine.handle(&Input::Tick(tick), &mut effects);
+    effects.into_iter().find_map(|effect| match effect {
+        Effect::Decision(decision) => Some(*decision),
+        _ => None,
+    })
+}
+
+/// The view as trees.
+struct Forest<'a> {
+    sessions: BTreeMap<u64, &'a SessionState>,
+    waits: BTreeMap<u64, (&'a Wait, WaitsFor)>,
+    below: BTreeMap<u64, BTreeSet<u64>>,
+    ways: BTreeMap<u64, BTreeSet<InTheWay>>,
+    now_ns: u64,
+}
+
+impl<'a> Forest<'a> {
+    fn new(watcher: &Watcher, view: &'a View, now_ns: u64) -> Self {
+        let mut forest = Self {
+            sessions: view.sessions.iter().map(|state| (state.session.0, state)).collect(),
+            waits: BTreeMap::new(),
+            below: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            now_ns,
+        };
+        for snapshot in &view.snapshots {
+            for wait in &snapshot.waits {
+                let instance = watcher.instance_name(snapshot.resource, wait.instance);
+                let mode = |mode| watcher.mode_name(snapshot.resource, wait.instance, mode);
+                let for_s = now_ns.saturating_sub(wait.since_ns) as f64 / 1e9;
+                for blocker in &wait.blockers {
+                    let way = InTheWay { instance: instance.clone(), mode: mode(blocker.mode), kind: blocker.kind };
+                    forest.ways.entry(blocker.session.0).or_default().insert(way);
+                    forest.below.entry(blocker.session.0).or_default().insert(wait.waiter.0);
+                }
+                let waits_for = WaitsFor { mode: mode(wait.mode), instance, for_s };
+                forest.waits.insert(wait.waiter.0, (wait, waits_for));
+            }
+        }
+        forest
+    }
+
+    /// Trees under those that wait for nobody; members of a cycle stand as roots of their own.
+    fn roots(&self) -> Vec<Node> {
+        let mut placed = BTreeSet::new();
+        let free = self.below.keys().filter(|key| !self.waits.contains_key(key));
+        let mut roots: Vec<Node> = free.map(|key| self.node(*key, None, &mut placed)).collect();
+        for key in self.waits.keys() {
+            if !placed.contains(key) {
+                roots.push(self.node(*key, None, &mut placed));
+            }
+        }
+        roots.sort_by_key(|node| std::cmp::Reverse(node.waiters_count));
+        roots
+    }
+
+    /// A session with those below it. Each session stands once: under whoever is queued ahead of it, else under its
+    /// first holder; its other blockers are named beside it.
+    fn node(&self, key: u64, parent: Option<u64>, placed: &mut BTreeSet<u64>) -> Node {
+        placed.insert(key);
+        let state = self.sessions.get(&key);
+        let mut children = Vec::new();
+        for child in self.below.get(&key).into_iter().flatten() {
+            if !placed.contains(child) && self.parent_of(*child) == Some(key) {
+                children.push(self.node(*child, Some(key), placed));
+            }
+        }
+        children.sort_by_key(|node| std::cmp::Reverse(node.waiters_count));
+        let blockers = self.waits.get(&key).map(|(wait, _)| &wait.blockers);
+        let also = blockers.into_iter().flatten().map(|blocker| blocker.session.0).filter(|other| Some(*other) != parent);
+        let also_behind: BTreeSet<u64> = also.map(|other| self.id(other)).collect();
+        Node {
+            id: self.id(key),
+            thread: state.map_or(0, |state| state.thread),
+            principal: state.map(|state| state.principal.clone()).unwrap_or_default(),
+            statement: state.map(|state| state.digest.clone()).unwrap_or_default(),
+            doing: state.map(|state| doing(state, self.now_ns)).unwrap_or_default(),
+            waits_for: self.waits.get(&key).map(|(_, waits_for)| waits_for.clone()),
+            in_the_way: self.ways.get(&key).into_iter().flatten().cloned().collect(),
+            waiters_count: self.freed(key).len(),
+            also_behind: also_behind.into_iter().collect(),
+            children,
+        }
+    }
+
+    fn parent_of(&self, key: u64) -> Option<u64> {
+        let (wait, _) = self.waits.get(&key)?;
+        let queued = wait.blockers.iter().find(|blocker| blocker.kind == BlockKind::Queued);
+        queued.or_else(|| wait.blockers.first()).map(|blocker| blocker.session.0)
+    }
+
+    /// Sessions below one, at any depth.
+    fn freed(&self, key: u64) -> BTreeSet<u64> {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![key];
+        while let Some(next) = open.pop() {
+            for child in self.below.get(&next).into_iter().flatten() {
+                if *child != key && seen.insert(*child) {
+                    open.push(*child);
+                }
+            }
+        }
+        seen
+    }
+
+    fn id(&self, key: u64) -> u64 {
+        self.sessions.get(&key).map_or(0, |state| state.id)
+    }
+}
+
+/// "running for 1.2 s".
+fn doing(state: &SessionState, now_ns: u64) -> String {
+    let seconds = now_ns.saturating_sub(state.since_ns) as f64 / 1e9;
+    let what = match state.activity {
+        Activity::Busy => "running",
+        Activity::IdleInTransaction => "idle in a transaction",
+        Activity::IdleWithLocks => "idle, holding locks,",
+    };
+    if state.since_ns == 0 { what.trim_end_matches(',').to_owned() } else { format!("{what} for {seconds:.1} s") }
+}
+
+/// The engine's candidates with the command that a person would type.
+fn choices(resolved: &Resolved, decision: Option<&Decision>, forest: &Forest<'_>) -> Vec<Choice> {
+    let candidates = decision.map(|decision| decision.candidates.as_slice()).unwrap_or_default();
+    let choice = |candidate: &Candidate| Choice {
+        id: candidate.task.id,
+        command: command(resolved, &candidate.task),
+        frees_count: forest.freed(candidate.task.session.0).len(),
+        gain_s: candidate.gains.iter().map(|gain| gain.gain_s).sum(),
+        undo_s: candidate.gains.iter().map(|gain| gain.undo_s).fold(0.0, f64::max),
+        but: candidate.passed_over.as_ref().map(why_not),
+    };
+    candidates.iter().map(choice).collect()
+}
+
+/// The gentlest command that works in the task's state.
+fn command(resolved: &Resolved, task: &Task) -> String {
+    let busy = task.activity == Activity::Busy;
+    let rungs = resolved.preset.cancel.as_ref().map(|cancel| cancel.rungs.as_slice()).unwrap_or_default();
+    let rung = rungs.iter().position(|rung| if busy { rung.busy } else { rung.idle });
+    rung.map(|rung| initiator::describe(&resolved.preset, rung, task)).unwrap_or_default()
+}
+
+/// A reason as a few words.
+fn why_not(reason: &PassedOver) -> String {
+    match reason {
+        PassedOver::LowerScore | PassedOver::Dominated { .. } => "another frees more".to_owned(),
+        PassedOver::ProtectedClass => "its class is protected".to_owned(),
+        PassedOver::Victim { of } => format!("it waits itself, for session {of}"),
+        PassedOver::TooYoung => "it has been in the way for a moment only".to_owned(),
+        PassedOver::NotIdleLongEnough => "it went idle a moment ago".to_owned(),
+        PassedOver::NearlyDone => "it is nearly done".to_owned(),
+        PassedOver::GainTooSmall => "undoing its work would take about as long as letting it finish".to_owned(),
+        PassedOver::NoRung => "no command ends it in this state".to_owned(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn summary(view: &View, decision: Option<&Decision>) -> String {
+    if view.waiting_count == 0 {
+        return "Nobody waits for anybody.".to_owned();
+    }
+    decision.map_or_else(|| "Sessions wait, but nobody can be told to be the cause.".to_owned(), |d| d.summary.clone())
+}
+
+/// Threads that wait for a mutex or rwlock of the C library.
+fn mutexes(resolved: &Resolved, view: &View) -> Vec<MutexWait> {
+    let session_of = |thread: u32| view.sessions.iter().find(|s| s.thread == thread && thread != 0).map(|s| s.id);
+    let threads = resolved.process.thread_ids().unwrap_or_default();
+    let wait = |thread: u32| {
+        let blocking = resolved.process.lock_that_blocks(thread, &resolved.memory).ok()??;
+        let lock = match blocking.lock {
+            LockOwner::Mutex { address, .. } => format!("mutex {address:#x}"),
+            LockOwner::RwLockWriter { address, .. } => format!("rwlock {address:#x}"),
+            LockOwner::RwLockReaders { address, .. } => format!("rwlock {address:#x}, held by readers"),
+        };
+        let owner_thread = blocking.owner_tid;
+        let owner_session = owner_thread.and_then(session_of);
+        Some(MutexWait { thread, session: session_of(thread), lock, owner_thread, owner_session })
+    };
+    threads.into_iter().filter_map(wait).collect()
+}
+
+/// What could not be seen, in sentences.
+fn unseen(resolved: &Resolved, view: &View, watcher: &Watcher) -> Vec<String> {
+    let mut unseen: Vec<String> = resolved.unlearned.iter().map(ToString::to_string).collect();
+    unseen.extend(resolved.walks.iter().filter_map(|walk| walk.as_ref().err().cloned()));
+    let name = |resource: crate::engine::input::ResourceId| {
+        resolved.preset.resources.get(usize::from(resource.0)).map_or("?", |resource| resource.name.value.as_str())
+    };
+    for (walk, trust) in watcher.walks() {
+        let seen = view.snapshots.iter().any(|snapshot| snapshot.resource == walk.resource());
+        if !seen {
+            let reason = trust.last().map_or_else(|| "the sessions could not be listed".to_owned(), ToString::to_string);
+            unseen.push(format!("{} could not be read: {reason}", name(walk.resource())));
+        }
+    }
+    unseen.extend(resolved.preset.unseen.iter().cloned());
+    unseen
+}

@@ -1,0 +1,128 @@
+//! The command line: what a person types, turned into one call.
+
+mod check;
+mod find;
+mod replay;
+mod run;
+mod why;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use find::TargetArgs;
+
+/// Finds the task that starves the others of an application resource, and ends that task, only that one.
+#[derive(Debug, Parser)]
+#[command(name = "atropos", version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch a running server; say, and in enforce mode end, what stalls it
+    Run(run::RunArgs),
+    /// One look at a server that may be stalled: who blocks whom on what. Changes nothing, needs no configuration
+    Why(why::WhyArgs),
+    /// Check a preset, and with a process what of it can be seen there
+    Check(check::CheckArgs),
+    /// Decide a recorded incident again
+    Replay(replay::ReplayArgs),
+}
+
+/// Where the control connection goes, and as whom.
+#[derive(Clone, Debug, Args)]
+pub struct ControlArgs {
+    /// Unix socket of the server [default: the one that the process listens on]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
+    pub socket: Option<PathBuf>,
+    /// Host of the server
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// TCP port of the server
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// The server's `extra_port`, which answers when every connection is taken
+    #[arg(long, value_name = "PORT")]
+    pub extra_port: Option<u16>,
+    /// User of the control connection
+    #[arg(long, value_name = "NAME", default_value = "root")]
+    pub user: String,
+    /// File with the password on its first line [default: the environment variable ATROPOS_PASSWORD, else no password]
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+}
+
+/// Exit codes, as `docs/troubleshooting.md` documents them. 2 is a command line that cannot be understood.
+pub mod exit {
+    /// Something failed that has no code of its own.
+    pub const FAILURE: u8 = 1;
+    /// The target process is not there, cannot be read, or went away.
+    pub const TARGET: u8 = 3;
+    /// The kernel or the privileges are not enough.
+    pub const KERNEL: u8 = 4;
+    /// The preset has mistakes, or none knows the target.
+    pub const PRESET: u8 = 5;
+    /// The control connection cannot be had.
+    pub const CONTROL: u8 = 6;
+    /// A recording is damaged.
+    pub const RECORDING: u8 = 7;
+    /// `check`: something that the preset wants cannot be seen.
+    pub const BLIND: u8 = 8;
+}
+
+/// An error with its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// An error with a code of [`exit`].
+    pub fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
+        Self { code, error: error.into() }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        let of_target = error.downcast_ref::<crate::target::TargetError>().is_some();
+        Self { code: if of_target { exit::TARGET } else { exit::FAILURE }, error }
+    }
+}
+
+impl From<crate::config::Problems> for Failure {
+    fn from(problems: crate::config::Problems) -> Self {
+        Self::new(exit::PRESET, anyhow::anyhow!("{problems}"))
+    }
+}
+
+impl From<crate::target::TargetError> for Failure {
+    fn from(error: crate::target::TargetError) -> Self {
+        Self::new(exit::TARGET, error)
+    }
+}
+
+/// Runs the command line; errors become one text on standard error and a code.
+#[expect(clippy::print_stderr, reason = "the one place where an error becomes text")]
+pub fn main() -> ExitCode {
+    let Cli { command } = Cli::parse();
+    let result = match command {
+        Command::Run(args) => run::run(args),
+        Command::Why(args) => why::why(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Replay(args) => replay::replay(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(Failure { code, error }) => {
+            eprintln!("atropos: {error:#}");
+            ExitCode::from(code)
+        }
+    }
+}
