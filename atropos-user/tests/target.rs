@@ -1,5 +1,7 @@
 //! Processes of fixtures that a real compiler made: identity, mapped files, addresses, memory, threads, locks, sockets.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::fs;
@@ -9,29 +11,14 @@ use std::process::Command;
 
 use atropos::elf::{Image, SymbolPattern};
 use atropos::memory::Memory as _;
-use atropos::target::glibc::LockOwner;
 use atropos::target::{
     MappedFile, Process, ProcessMemory, TargetError, find_by_exe, find_by_service,
 };
 
 use common::{Started, compile, skip, wait_for};
 
-/// Prints where its function and its variable are, then sleeps until its input ends.
-const PLAIN: &str = r#"
-#include <stdio.h>
-#include <unistd.h>
-long marker = 0x123456789abcdef0;
-char text[] = "hello from the target";
-__attribute__((noinline)) void landmark(void) { __asm__ volatile("" ::: "memory"); }
-int main(void) {
-    char byte;
-    landmark();
-    printf("%p %p %p\n", (void *)landmark, (void *)&marker, (void *)text);
-    fflush(stdout);
-    while (read(0, &byte, 1) > 0) {}
-    return 0;
-}
-"#;
+const PLAIN: &str = include_str!("fixtures/plain.c");
+const LOCKS: &str = include_str!("fixtures/locks.c");
 
 fn addresses(started: &mut Started) -> Vec<u64> {
     let line = started.line();
@@ -203,7 +190,7 @@ fn ids_that_are_no_process_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(LOCKS, &folder.path().join("locks"), &["-O1", "-pthread"]);
     let mut started = Started::new(Command::new(program).arg("cond"));
-    let tid = waiter(&started.line()).0;
+    let tid = started.line().split(' ').next().unwrap().parse().unwrap();
     let error = Process::open(tid).unwrap_err().to_string();
     assert!(
         error.contains(&format!("is a thread of process {}", started.pid())),
@@ -367,12 +354,14 @@ fn without_rights_the_missing_capability_is_named() {
     if !denied.is_ok_and(|status| status.success()) {
         return skip("not root, or no `setpriv`: cannot look at a process without rights");
     }
-    let test = std::env::current_exe().unwrap();
     let started = Command::new("sleep").arg("100").spawn().unwrap();
     let started = Started(started);
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = copy_program(test.to_str().unwrap(), &folder.path().join("test"));
+    let copy = copy_program(
+        std::env::current_exe().unwrap().to_str().unwrap(),
+        &folder.path().join("test"),
+    );
     let out = Command::new("setpriv")
         .args(["--reuid", &NOBODY.to_string(), "--clear-groups"])
         .arg(copy)
@@ -437,167 +426,4 @@ fn listening_sockets_are_found() {
             .iter()
             .any(|found| found.path_in_target == path)
     );
-}
-
-/// One thread takes a lock of the kind that the argument names, another waits for it. Prints the waiter's thread id, the
-/// holder's, and the lock's address.
-const LOCKS: &str = r#"
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <semaphore.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-#include <linux/futex.h>
-
-static struct { pthread_cond_t cond; pthread_mutex_t after; } waits = {PTHREAD_COND_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
-static pthread_mutex_t mutex;
-static pthread_rwlock_t rwlock;
-static sem_t sem;
-static unsigned words[32] __attribute__((aligned(8)));
-static pthread_t main_thread;
-static volatile int waiter_tid;
-static const char *what;
-
-static struct timespec later(void) {
-    struct timespec when;
-    clock_gettime(CLOCK_REALTIME, &when);
-    when.tv_sec += 1000;
-    return when;
-}
-
-static void *waiter(void *unused) {
-    struct timespec when = later();
-    waiter_tid = gettid();
-    if (!strcmp(what, "mutex-timed")) pthread_mutex_timedlock(&mutex, &when);
-    else if (!strncmp(what, "mutex", 5)) pthread_mutex_lock(&mutex);
-    else if (!strcmp(what, "rwlock-writer-timed")) pthread_rwlock_timedwrlock(&rwlock, &when);
-    else if (!strcmp(what, "rwlock-writer-reader")) pthread_rwlock_rdlock(&rwlock);
-    else if (!strncmp(what, "rwlock", 6)) pthread_rwlock_wrlock(&rwlock);
-    else if (!strcmp(what, "cond")) { pthread_mutex_lock(&waits.after); pthread_cond_wait(&waits.cond, &waits.after); }
-    else if (!strcmp(what, "cond-timed")) { pthread_mutex_lock(&waits.after); pthread_cond_timedwait(&waits.cond, &waits.after, &when); }
-    else if (!strcmp(what, "sem")) sem_wait(&sem);
-    else if (!strcmp(what, "join")) pthread_join(main_thread, NULL);
-    else syscall(SYS_futex, words, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
-    return unused;
-}
-
-int main(int argc, char **argv) {
-    pthread_mutexattr_t kind;
-    pthread_rwlockattr_t preference;
-    pthread_t thread;
-    void *lock = NULL;
-    char byte;
-    what = argc > 1 ? argv[1] : "";
-    main_thread = pthread_self();
-    pthread_mutexattr_init(&kind);
-    if (!strcmp(what, "mutex-recursive")) pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
-    if (!strcmp(what, "mutex-errorcheck")) pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK);
-    if (!strcmp(what, "mutex-adaptive")) pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
-    if (!strcmp(what, "mutex-robust")) pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
-    if (!strcmp(what, "mutex-inherit")) pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT);
-    if (!strcmp(what, "mutex-shared")) pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
-    pthread_mutex_init(&mutex, &kind);
-    pthread_rwlockattr_init(&preference);
-    pthread_rwlock_init(&rwlock, &preference);
-    sem_init(&sem, 0, 0);
-    if (!strncmp(what, "mutex", 5)) pthread_mutex_lock(lock = &mutex);
-    if (!strncmp(what, "rwlock-writer", 13)) pthread_rwlock_wrlock(lock = &rwlock);
-    if (!strncmp(what, "rwlock-readers", 14)) { pthread_rwlock_rdlock(lock = &rwlock); pthread_rwlock_rdlock(&rwlock); }
-    words[0] = 2;
-    if (!strcmp(what, "futex-like-mutex")) { words[2] = gettid(); words[3] = 1; words[4] = 0x1000; }
-    pthread_create(&thread, NULL, waiter, NULL);
-    while (!waiter_tid) usleep(100);
-    if (!strncmp(what, "cond", 4)) { usleep(50000); pthread_mutex_lock(&waits.after); }
-    printf("%d %d %p\n", waiter_tid, (int)gettid(), lock);
-    fflush(stdout);
-    while (read(0, &byte, 1) > 0) {}
-    _exit(0);
-}
-"#;
-
-/// Waiter, holder and lock out of the fixture's line.
-fn waiter(line: &str) -> (u32, u32, u64) {
-    let mut words = line.split(' ');
-    let waiter = words.next().unwrap().parse().unwrap();
-    let holder = words.next().unwrap().parse().unwrap();
-    let lock = words.next().unwrap();
-    (
-        waiter,
-        holder,
-        if lock == "(nil)" {
-            0
-        } else {
-            u64::from_str_radix(&lock[2..], 16).unwrap()
-        },
-    )
-}
-
-#[test]
-fn glibc_locks_name_their_owner_and_nothing_else_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = compile(LOCKS, &folder.path().join("locks"), &["-O1", "-pthread"]);
-    let mutex = |address, tid| Some(LockOwner::Mutex { address, tid });
-    let writer = |address, tid| Some(LockOwner::RwLockWriter { address, tid });
-    let readers = |address, _| {
-        Some(LockOwner::RwLockReaders {
-            address,
-            reader_count: 2,
-        })
-    };
-    let nobody = |_, _| None;
-    let cases: [(&str, &dyn Fn(u64, u32) -> Option<LockOwner>); 17] = [
-        ("mutex", &mutex),
-        ("mutex-recursive", &mutex),
-        ("mutex-errorcheck", &mutex),
-        ("mutex-adaptive", &mutex),
-        ("mutex-robust", &mutex),
-        ("mutex-inherit", &mutex),
-        ("mutex-timed", &mutex),
-        ("mutex-shared", &nobody),
-        ("rwlock-writer", &writer),
-        ("rwlock-writer-reader", &writer),
-        ("rwlock-writer-timed", &writer),
-        ("rwlock-readers", &readers),
-        ("cond", &nobody),
-        ("cond-timed", &nobody),
-        ("sem", &nobody),
-        ("join", &nobody),
-        ("futex-like-mutex", &nobody),
-    ];
-    for (case, expected) in cases {
-        let mut started = Started::new(Command::new(&program).arg(case));
-        let (tid, holder, lock) = waiter(&started.line());
-        let process = Process::open(started.pid()).unwrap();
-        let memory = ProcessMemory::open(&process).unwrap();
-        wait_for(&format!("{case}: the waiter to block"), || {
-            process.blocked_on(tid).unwrap()
-        });
-        let found = process.lock_that_blocks(tid, &memory).unwrap();
-        assert_eq!(
-            found.map(|found| found.lock),
-            expected(lock, holder),
-            "{case}"
-        );
-        assert_eq!(
-            found.and_then(|found| found.owner_tid),
-            expected(lock, holder).and_then(|lock| lock.owner_tid())
-        );
-        assert_eq!(
-            process.lock_that_blocks(holder, &memory).unwrap(),
-            None,
-            "{case}: the holder waits for no lock"
-        );
-        let threads = process.threads().unwrap();
-        assert_eq!(threads.len(), 2);
-        assert!(
-            threads
-                .iter()
-                .any(|thread| (thread.tid, thread.tid_in_target, &*thread.name)
-                    == (tid, tid, "locks"))
-        );
-    }
 }

@@ -111,7 +111,7 @@ fn a_contended_mutex_of_each_type_names_its_owner() {
 fn robust_and_inheriting_mutexes_carry_their_owner_in_the_lock_word() {
     let waiters = 0x8000_0000;
     let robust = mutex_words(|words| {
-        (words[0], words[4], words[6]) = (OWNER | waiters, KIND_ROBUST, 0xdead)
+        (words[0], words[4], words[6]) = (OWNER | waiters, KIND_ROBUST, 0xdead);
     });
     assert_eq!(
         decode(&robust, 0, FUTEX_WAIT).and_then(|lock| lock.owner_tid()),
