@@ -1,4 +1,6 @@
-//! Symbols, accessors and sites of files that a real compiler made, and of MariaDB where it is installed.
+//! Symbols, accessors and sites of files that a real compiler made, and of `mariadbd` where it is installed.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
@@ -7,22 +9,8 @@ use std::process::Command;
 
 use atropos::elf::{Cost, Image, NotFound, SymbolPattern};
 
+const SOURCE: &str = include_str!("fixtures/symbols.c");
 const MARIADBD: &str = "/usr/sbin/mariadbd";
-
-const SOURCE: &str = r#"
-struct thing { char pad[0x128]; long id; long other; };
-long thing_id(struct thing *thing) { return thing->id; }
-long thing_sum(struct thing *thing) { return thing->id + thing->other; }
-long thing_branch(struct thing *thing, long which) { return which ? thing->id : thing->other; }
-struct thing things[4] = {{.id = 1}};
-long zeroed[1000];
-__attribute__((noinline)) int _ZN4Lock7acquireEi(int a) { __asm__ volatile("" ::: "memory"); return a; }
-__attribute__((noinline)) int _ZN4Lock7acquireEd(int a) { __asm__ volatile("" ::: "memory"); return a + 1; }
-__attribute__((noinline)) int _ZN4Lock7releaseEv(void) { __asm__ volatile("" ::: "memory"); return 2; }
-__attribute__((noinline)) int _ZN4LockC2Ev(void) { __asm__ volatile("" ::: "memory"); return 3; }
-int _ZN4LockC1Ev(void) __attribute__((alias("_ZN4LockC2Ev")));
-int main(void) { return _ZN4Lock7acquireEi(1) + _ZN4Lock7acquireEd(1) + _ZN4Lock7releaseEv() + _ZN4LockC2Ev(); }
-"#;
 
 fn fixture(flags: &[&str]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();

@@ -307,9 +307,8 @@ fn cost(instruction: &Instruction, bytes: &[u8]) -> Result<Cost, String> {
         ));
     }
     Ok(match bytes {
-        [0x50..=0x57]
+        [0x50..=0x57 | 0x90]
         | [0x41, 0x50..=0x57]
-        | [0x90]
         | [0x66, 0x90]
         | [0x0f, 0x1f, 0x44, 0x00, 0x00] => Cost::Cheap,
         [0xe8 | 0xe9, _, _, _, _] | [0xeb | 0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, _, _, _, _] => {
@@ -322,7 +321,7 @@ fn cost(instruction: &Instruction, bytes: &[u8]) -> Result<Cost, String> {
 /// Where branches inside a function land.
 struct Landings {
     addresses: Vec<u64>,
-    /// An indirect jump, or bytes that are no instruction: there may be landings that were not seen.
+    /// A jump table, or bytes that are no instruction: there may be landings that were not seen.
     uncertain: bool,
 }
 
@@ -334,6 +333,8 @@ impl Landings {
         };
         let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
+        // An indirect jump is a tail call unless some table is indexed by pointers or by distances.
+        let (mut jumps, mut indexes) = (false, false);
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
             match instruction.flow_control() {
@@ -346,10 +347,13 @@ impl Landings {
                 FlowControl::Call if instruction.code() == Code::Call_rel32_64 => {
                     landings.addresses.push(instruction.near_branch_target());
                 }
-                FlowControl::IndirectBranch => landings.uncertain = true,
+                FlowControl::IndirectBranch => jumps = true,
                 _ => landings.uncertain |= instruction.is_invalid(),
             }
+            indexes |= instruction.memory_index() != Register::None
+                && instruction.memory_index_scale() >= 4;
         }
+        landings.uncertain |= jumps && indexes;
         landings
     }
 

@@ -247,9 +247,16 @@ fn closeness(wanted: &str, name: &str) -> f64 {
     fn last(path: &str) -> &str {
         path.rsplit("::").next().unwrap_or(path)
     }
-    let whole = strsim::normalized_damerau_levenshtein(wanted, name);
-    let parts = 0.95 * strsim::normalized_damerau_levenshtein(last(wanted), last(name));
-    whole.max(parts)
+    let score = |a: &str, b: &str| {
+        // Two lengths alone bound the score: most of a server's names need no comparison.
+        let (short, long) = (a.len().min(b.len()) as f64, a.len().max(b.len()) as f64);
+        if short < CLOSE_ENOUGH * long {
+            0.0
+        } else {
+            strsim::normalized_damerau_levenshtein(a, b)
+        }
+    };
+    score(wanted, name).max(0.95 * score(last(wanted), last(name)))
 }
 
 fn candidate(entry: &Entry<'_>) -> String {

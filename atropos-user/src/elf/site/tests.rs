@@ -187,9 +187,23 @@ fn a_branch_target_is_never_crossed_nor_taken() {
 
 #[test]
 fn with_a_jump_table_only_a_push_is_moved_to() {
-    let table: &[u8] = &[0xff, 0xe0];
-    assert_moves(&[&ENDBR64, &PUSH_RBP, table], 4, Cost::Cheap);
-    assert_stays(&[&ENDBR64, &[0x90], table], "branches");
+    // movslq (%r10,%rax,4),%rax; add %r10,%rax; jmp *%rax
+    let by_distance: &[u8] = &[0x49, 0x63, 0x04, 0x82, 0x4c, 0x01, 0xd0, 0xff, 0xe0];
+    // jmp *0x1000(,%rax,8)
+    let by_pointer: &[u8] = &[0xff, 0x24, 0xc5, 0, 0x10, 0, 0];
+    for table in [by_distance, by_pointer] {
+        assert_moves(&[&ENDBR64, &PUSH_RBP, table], 4, Cost::Cheap);
+        assert_stays(&[&ENDBR64, &[0x90], table], "branches");
+    }
+}
+
+#[test]
+fn a_tail_call_through_a_pointer_is_no_jump_table() {
+    // test %rdi,%rdi; je over the tail call; mov 0x28(%rdi),%rax; jmp *%rax; ret
+    let tail: &[u8] = &[
+        0x48, 0x85, 0xff, 0x74, 0x06, 0x48, 0x8b, 0x47, 0x28, 0xff, 0xe0,
+    ];
+    assert_moves(&[tail, &RET], 3, Cost::Emulated);
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! The memory of a live process, read from outside with `process_vm_readv`; through `/proc/PID/mem` where a seccomp filter
+//! refuses that call. Reading does not stop the target, so values may be torn: walks check what they read.
+
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt as _;
+use std::sync::OnceLock;
+
+use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+
+use super::{Process, TargetError};
+use crate::memory::{Fault, Memory};
+
+/// Vectors that one call takes (the kernel's `UIO_MAXIOV`).
+const MAX_VECTORS: usize = 1024;
+
+/// A process whose memory can be read.
+#[derive(Debug)]
+pub struct ProcessMemory {
+    pid: Pid,
+    /// Opened when the call was refused for the first time. Stays with the process that it was opened for.
+    mem: OnceLock<Option<File>>,
+}
+
+impl ProcessMemory {
+    /// Prepares for reading, and reads one byte of the program to learn whether that is allowed.
+    pub fn open(process: &Process) -> Result<Self, TargetError> {
+        let pid = process.pid();
+        let what = "its memory";
+        let memory = Self {
+            pid: Pid::from_raw(pid.cast_signed()),
+            mem: OnceLock::new(),
+        };
+        let maps = super::proc_of(pid)?
+            .maps()
+            .map_err(|error| TargetError::proc(pid, "its memory map", error))?;
+        let readable = maps
+            .iter()
+            .find(|map| map.perms.contains(procfs::process::MMPermissions::READ))
+            .map(|map| map.address.0);
+        let Some(address) = readable else {
+            return Err(process.exited(what));
+        };
+        if memory.read(address, &mut [0]).is_ok() {
+            return Ok(memory);
+        }
+        match File::open(format!("/proc/{pid}/mem")) {
+            Err(error) => Err(TargetError::reading(pid, what, &error)),
+            Ok(_) if process.still_same() => Err(TargetError::PermissionDenied {
+                pid,
+                what: what.to_owned(),
+                capability: "CAP_SYS_PTRACE",
+            }),
+            Ok(_) => Err(process.exited(what)),
+        }
+    }
+
+    /// Reads many places in as few calls as possible; each has its own outcome.
+    pub fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<(), Fault>> {
+        let mut outcomes = Vec::with_capacity(reads.len());
+        while outcomes.len() < reads.len() {
+            let rest = &mut reads[outcomes.len()..];
+            let batch_len = rest.len().min(MAX_VECTORS);
+            let batch = &mut rest[..batch_len];
+            let done_count = self.read_batch(batch);
+            outcomes.extend(std::iter::repeat_n(Ok(()), done_count));
+            if done_count < batch_len {
+                // The call stops at the first place that it cannot read: ask for that one alone, go on behind it.
+                let (address, into) = &mut batch[done_count];
+                outcomes.push(self.read(*address, into));
+            }
+        }
+        outcomes
+    }
+
+    /// How many of the first reads were made in full.
+    fn read_batch(&self, batch: &mut [(u64, &mut [u8])]) -> usize {
+        let remote: Vec<RemoteIoVec> = batch
+            .iter()
+            .map(|(address, into)| RemoteIoVec {
+                base: *address as usize,
+                len: into.len(),
+            })
+            .collect();
+        let mut local: Vec<IoSliceMut<'_>> = batch
+            .iter_mut()
+            .map(|(_, into)| IoSliceMut::new(into))
+            .collect();
+        let mut left_bytes = process_vm_readv(self.pid, &mut local, &remote).unwrap_or(0);
+        let mut done_count = 0;
+        while let Some(rest) = remote
+            .get(done_count)
+            .and_then(|vector| left_bytes.checked_sub(vector.len))
+        {
+            left_bytes = rest;
+            done_count += 1;
+        }
+        done_count
+    }
+
+    fn mem(&self) -> Option<&File> {
+        self.mem
+            .get_or_init(|| File::open(format!("/proc/{}/mem", self.pid)).ok())
+            .as_ref()
+    }
+}
+
+impl Memory for ProcessMemory {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let fault = Fault { address };
+        if into.is_empty() {
+            return Ok(());
+        }
+        let wanted_bytes = into.len();
+        let remote = [RemoteIoVec {
+            base: usize::try_from(address).map_err(|_| fault)?,
+            len: wanted_bytes,
+        }];
+        match process_vm_readv(self.pid, &mut [IoSliceMut::new(into)], &remote) {
+            Ok(read_bytes) if read_bytes == wanted_bytes => Ok(()),
+            Err(Errno::EPERM | Errno::ENOSYS) => self
+                .mem()
+                .ok_or(fault)?
+                .read_exact_at(into, address)
+                .map_err(|_| fault),
+            Ok(_) | Err(_) => Err(fault),
+        }
+    }
+}
