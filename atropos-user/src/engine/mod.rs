@@ -1,10 +1,243 @@
 //! The deciding half: a state machine without clock, file, socket or thread. Inputs in, effects out.
 //!
 //! The same inputs give the same effects, byte for byte, on any machine: time comes from the inputs alone
-//! (`CLOCK_MONOTONIC` nanoseconds of the machine that was watched), and no iteration order depends on a hash seed.
+//! (`CLOCK_MONOTONIC` nanoseconds of the machine that was watched), no iteration order depends on a hash seed, and no
+//! arithmetic goes beyond what IEEE 754 fixes.
+//!
+//! An input changes the ledger (what is known of the target). A tick then asks, in this order: who is to blame for lost
+//! time (`blame`); is the objective broken (`detector`); does a contended resource explain it (`estimator`); what would
+//! ending each task free (`gain`); which of them may be ended (`guard`) and which is best (`policy`); and what became of
+//! the order before (`pacing`). What holds throughout:
+//! - Nothing is decided while an order is in flight, and nothing is cancelled on incomplete evidence.
+//! - A task that is in nobody's way cannot be a candidate.
+//! - A hold or wait leads to the same decision whether events or snapshots told of it.
 
 pub mod input;
 pub mod record;
 pub mod settings;
 
+mod blame;
+mod decide;
+mod detector;
+mod estimator;
+mod explain;
+mod gain;
+mod guard;
+mod holds;
+mod ledger;
+mod overload;
+mod pacing;
+mod policy;
+mod view;
+mod window;
+
+use input::{Activity, Input, OrderReport, Tick};
+use record::{Effect, OutcomeKind};
 pub use settings::Settings;
+
+use blame::Graph;
+use detector::{Detector, Flight};
+use guard::Guard;
+use ledger::Ledger;
+use overload::Overload;
+use pacing::{Flying, Step};
+
+/// The engine.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    settings: Settings,
+    ledger: Ledger,
+    detector: Detector,
+    guard: Guard,
+    overload: Overload,
+    flying: Option<Flying>,
+    advised: Option<record::Task>,
+    told: decide::Told,
+    decision_count: u64,
+    order_count: u64,
+}
+
+/// How much the engine remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Sessions with something known about them.
+    pub sessions: usize,
+    /// Waits in progress.
+    pub waits: usize,
+    /// Holds known from events.
+    pub holds: usize,
+    /// Instances with a name.
+    pub instances: usize,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            ledger: Ledger::new(settings.resources.len(), settings.tuning.window_ns),
+            detector: Detector::new(settings.slo, &settings.tuning),
+            guard: Guard::default(),
+            overload: Overload::default(),
+            flying: None,
+            advised: None,
+            told: decide::Told::default(),
+            decision_count: 0,
+            order_count: 0,
+            settings,
+        }
+    }
+
+    /// Takes one input in and appends what it makes the engine want.
+    pub fn handle(&mut self, input: &Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Event(event) => self.ledger.event(event),
+            Input::Snapshot(snapshot) => self.ledger.snapshot(snapshot),
+            Input::Lost(lost) => {
+                self.ledger.lose_trust(lost.at_ns);
+                self.guard.lost(&self.settings, self.ledger.now_ns);
+            }
+            Input::Outcome(report) => {
+                self.ledger.advance(report.at_ns);
+                self.report(report, out);
+            }
+            Input::Tick(tick) => self.ledger.tick(tick),
+        }
+        if let Some(flying) = &mut self.flying {
+            flying.watch(&self.ledger);
+        }
+        if let Input::Tick(tick) = input {
+            self.tick(tick, out);
+        }
+    }
+
+    /// How much is remembered: bounded by live sessions, open waits and holds.
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        Footprint {
+            sessions: self.ledger.sessions.len(),
+            waits: self.ledger.waits.len(),
+            holds: self.ledger.holds.len(),
+            instances: self.ledger.names.len(),
+        }
+    }
+
+    fn tick(&mut self, tick: &Tick, out: &mut Vec<Effect>) {
+        let now_ns = self.ledger.now_ns;
+        self.guard.forget(&self.settings, now_ns);
+        self.detector.count(tick, now_ns);
+        let graph = blame::assign(&self.ledger);
+        let flights = self.flights(&graph);
+        let reading = self.detector.assess(&flights, now_ns);
+        self.watch_level(&reading, out);
+        if self.overload.is_calm() {
+            self.detector.learn();
+        }
+        self.pace(out);
+        let estimate = estimator::estimate(
+            &self.settings,
+            &self.ledger,
+            &graph,
+            &self.detector,
+            &flights,
+        );
+        if self.watch_overload(&reading, &estimate, out) && self.flying.is_none() {
+            self.decide(&reading, &estimate, &graph, out);
+        }
+    }
+
+    /// Requests whose latency the objective is about: not the agent's own, not those of protected classes (background
+    /// work), and not those that are to blame for others' waiting.
+    fn flights(&self, graph: &Graph) -> Vec<Flight> {
+        let ledger = &self.ledger;
+        let mut flights = Vec::new();
+        for (key, known) in &ledger.sessions {
+            let wait = ledger.waits.get(key);
+            let since_ns = match &known.state {
+                Some(state) if state.own || state.activity != Activity::Busy => continue,
+                Some(state)
+                    if guard::class_of(&self.settings, state)
+                        .is_some_and(|class| class.protected) =>
+                {
+                    continue;
+                }
+                Some(state) => state.since_ns,
+                None => match wait {
+                    Some(wait) => wait.since_ns,
+                    None => continue,
+                },
+            };
+            let culprit = graph.get(key).is_some_and(|node| {
+                node.is_blamed()
+                    && !node.in_cycle
+                    && (node.waiting.is_none() || node.waits_in_line())
+            });
+            if culprit {
+                continue;
+            }
+            let seen = wait.filter(|wait| !ledger.is_blind(wait.resource));
+            let open_ns = seen.map_or(0, |wait| ledger.now_ns.saturating_sub(wait.since_ns));
+            let waited_ns = known.waited_ns + open_ns;
+            flights.push(Flight {
+                session: *key,
+                since_ns,
+                waiting: seen.is_some(),
+                waited_ns,
+            });
+        }
+        flights
+    }
+
+    fn report(&mut self, report: &OrderReport, out: &mut Vec<Effect>) {
+        let Some(flying) = self
+            .flying
+            .as_mut()
+            .filter(|flying| flying.order.order == report.order)
+        else {
+            return;
+        };
+        let Some(result) = flying.report(&self.settings, report) else {
+            return;
+        };
+        let task = flying.order.task.clone();
+        out.push(Effect::Outcome(flying.outcome(
+            &self.settings,
+            &self.ledger,
+            result,
+        )));
+        match result {
+            OutcomeKind::Missed => self.guard.missed(report.order),
+            OutcomeKind::Refused => self.guard.refused(report.order, task.session, task.request),
+            _ => self.advised = Some(task),
+        }
+        self.flying = None;
+    }
+
+    fn pace(&mut self, out: &mut Vec<Effect>) {
+        let Some(flying) = &mut self.flying else {
+            return;
+        };
+        match flying.step(&self.settings, &self.ledger) {
+            Step::Wait => {}
+            Step::Tell(result) => out.push(Effect::Outcome(flying.outcome(
+                &self.settings,
+                &self.ledger,
+                result,
+            ))),
+            Step::Finish(result) => {
+                out.push(Effect::Outcome(flying.outcome(
+                    &self.settings,
+                    &self.ledger,
+                    result,
+                )));
+                self.flying = None;
+            }
+            // Events lost since the order may be the ones that told of the release.
+            Step::Escalate(_) if self.guard.in_quarantine(self.ledger.now_ns) => {}
+            Step::Escalate(rung) => self.escalate(rung, out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod testkit;

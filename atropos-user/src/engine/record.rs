@@ -221,6 +221,8 @@ pub enum PassedOver {
     NearlyDone,
     /// The expected gain is not worth a cancel.
     GainTooSmall,
+    /// It is to blame for little of the loss beside another task that is in the way.
+    MinorCause,
     /// The same work was cancelled before.
     CancelledBefore,
     /// An order for it is under way.

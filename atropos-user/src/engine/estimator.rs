@@ -1,0 +1,152 @@
+//! How much each resource costs its users: the share of execution time lost to it, and how much of the latency above the
+//! objective the resources explain together. Without a contended resource the overload is a regular one.
+
+use std::collections::BTreeMap;
+
+use super::blame::Graph;
+use super::detector::{Detector, Flight};
+use super::input::{Activity, BlockKind, ResourceId};
+use super::ledger::Ledger;
+use super::record::Assessment;
+use super::settings::{Kind, Settings};
+use super::window::{seconds, within_ns};
+
+/// The resources at a tick.
+#[derive(Clone, Debug)]
+pub(super) struct Estimate {
+    pub(super) resources: Vec<Assessment>,
+    /// Share of the latency above the limit that waits explain, 0 to 1.
+    pub(super) explained: f64,
+}
+
+impl Estimate {
+    /// Contention levels by resource, for the policy.
+    pub(super) fn levels(&self) -> Vec<f64> {
+        self.resources
+            .iter()
+            .map(|resource| resource.level)
+            .collect()
+    }
+
+    /// A contended resource explains the overload.
+    pub(super) fn is_resource_overload(&self, settings: &Settings) -> bool {
+        let tuning = &settings.tuning;
+        self.explained >= tuning.explained_floor
+            && self
+                .resources
+                .iter()
+                .any(|resource| resource.level >= tuning.contention_floor)
+    }
+}
+
+/// Assesses every resource over the window.
+pub(super) fn estimate(
+    settings: &Settings,
+    ledger: &Ledger,
+    graph: &Graph,
+    detector: &Detector,
+    flights: &[Flight],
+) -> Estimate {
+    let busy_s = busy_s(ledger, detector);
+    let resources = settings
+        .resources
+        .iter()
+        .enumerate()
+        .map(|(r, resource)| {
+            let id = ResourceId(r as u16);
+            let lost_s = seconds(ledger.lost_ns(id));
+            let blind = ledger.blind.get(r).cloned().flatten();
+            // What cannot be seen is never a reason to cancel.
+            let level = if blind.is_some() {
+                0.0
+            } else {
+                ratio(lost_s, busy_s).min(1.0)
+            };
+            let raw = match resource.kind {
+                Kind::Lock => ratio(lost_s, used_s(ledger, graph, id)),
+                _ => ratio(lost_s, (busy_s - lost_s).max(0.0)),
+            };
+            Assessment {
+                resource: id,
+                name: resource.name.clone(),
+                kind: resource.kind,
+                raw,
+                level,
+                lost_s,
+                blind,
+            }
+        })
+        .collect();
+    Estimate {
+        resources,
+        explained: explained(ledger, detector, flights),
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// Request time within the window, seconds.
+fn busy_s(ledger: &Ledger, detector: &Detector) -> f64 {
+    let in_flight_ns: u64 = ledger
+        .sessions
+        .iter()
+        .filter_map(|(key, known)| {
+            let busy = known
+                .state
+                .as_ref()
+                .filter(|state| state.activity == Activity::Busy && !state.own);
+            let begun_ns = busy.map(|state| state.since_ns);
+            // A session that no tick has listed yet runs a request if it waits.
+            let waiting_ns = ledger
+                .waits
+                .get(key)
+                .filter(|_| known.state.is_none())
+                .map(|wait| wait.since_ns);
+            begun_ns.or(waiting_ns)
+        })
+        .map(|since_ns| within_ns(since_ns, ledger.now_ns, ledger.window_ns))
+        .sum();
+    seconds(in_flight_ns) + detector.completed_s()
+}
+
+/// Time within the window in which contended instances were held, seconds.
+fn used_s(ledger: &Ledger, graph: &Graph, resource: ResourceId) -> f64 {
+    let mut since_ns = BTreeMap::new();
+    for way in graph.values().flat_map(|node| &node.in_way) {
+        if way.resource == resource && way.kind == BlockKind::Granted {
+            let first = since_ns.entry(way.instance).or_insert(way.since_ns);
+            *first = way.since_ns.min(*first);
+        }
+    }
+    since_ns
+        .values()
+        .map(|since_ns| seconds(within_ns(*since_ns, ledger.now_ns, ledger.window_ns)))
+        .sum()
+}
+
+/// Waiting time over latency above the limit, for requests in flight and those that completed in the window.
+fn explained(ledger: &Ledger, detector: &Detector, flights: &[Flight]) -> f64 {
+    let (now_ns, window_ns, limit_ns) = (ledger.now_ns, ledger.window_ns, detector.limit_ns());
+    let (mut waited_ns, mut excess_ns) = (0, 0);
+    for flight in flights {
+        let age_ns = now_ns.saturating_sub(flight.since_ns);
+        let above_ns = age_ns.saturating_sub(limit_ns).min(window_ns);
+        waited_ns += flight.waited_ns.min(above_ns);
+        excess_ns += above_ns;
+    }
+    let past_ns: u64 = ledger
+        .past
+        .iter()
+        .zip(&ledger.blind)
+        .filter(|(_, blind)| blind.is_none())
+        .map(|(past, _)| past.sum_ns(now_ns))
+        .sum();
+    let completed_s = detector.completed_excess_s();
+    ratio(
+        seconds(waited_ns) + seconds(past_ns).min(completed_s),
+        seconds(excess_ns) + completed_s,
+    )
+    .min(1.0)
+}

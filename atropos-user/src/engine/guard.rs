@@ -1,0 +1,296 @@
+//! What may not be cancelled, whatever it would free. Each check is one reason of [`PassedOver`], in a fixed order.
+
+use std::collections::VecDeque;
+
+use super::blame::Node;
+use super::gain::{Role, Scored};
+use super::input::{Activity, BlockKind, Evidence, SessionKey, SessionState};
+use super::ledger::Ledger;
+use super::record::PassedOver;
+use super::settings::{Class, Rung, Settings};
+
+/// A second of work is cheap to repeat: a queued request of a protected class that has done no more is still only queued.
+const QUEUED_WORK_NS: u64 = 1_000_000_000;
+
+const MINUTE_NS: u64 = 60_000_000_000;
+const HOUR_NS: u64 = 60 * MINUTE_NS;
+
+/// Work that was ended, so that it is not ended again.
+#[derive(Clone, Debug, PartialEq)]
+enum Work {
+    Statement { principal: String, fingerprint: u64 },
+    Request { session: SessionKey, request: u64 },
+}
+
+/// Remembers orders and losses. Its size is bounded by the budgets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Guard {
+    orders_ns: VecDeque<u64>,
+    done: Vec<(u64, u64, Work)>,
+    quarantine_until_ns: u64,
+}
+
+impl Guard {
+    /// Events were lost.
+    pub(super) fn lost(&mut self, settings: &Settings, now_ns: u64) {
+        self.quarantine_until_ns = now_ns.saturating_add(settings.tuning.loss_quarantine_ns);
+    }
+
+    /// Nothing may be cancelled for the moment, because events were lost.
+    pub(super) fn in_quarantine(&self, now_ns: u64) -> bool {
+        now_ns < self.quarantine_until_ns
+    }
+
+    /// An order was made.
+    pub(super) fn ordered(&mut self, order: u64, state: &SessionState, now_ns: u64) {
+        self.orders_ns.push_back(now_ns);
+        let statement = Work::Statement {
+            principal: state.principal.clone(),
+            fingerprint: state.fingerprint,
+        };
+        let request = Work::Request {
+            session: state.session,
+            request: state.request,
+        };
+        self.done.push((
+            now_ns,
+            order,
+            if state.fingerprint == 0 {
+                request
+            } else {
+                statement
+            },
+        ));
+    }
+
+    /// The order reached nobody: the work may be ended after all.
+    pub(super) fn missed(&mut self, order: u64) {
+        self.done.retain(|(_, number, _)| *number != order);
+    }
+
+    /// The order was refused: this very request is left alone, the same work elsewhere is not.
+    pub(super) fn refused(&mut self, order: u64, session: SessionKey, request: u64) {
+        for (_, number, work) in &mut self.done {
+            if *number == order {
+                *work = Work::Request { session, request };
+            }
+        }
+    }
+
+    /// Forgets what no limit looks at any more.
+    pub(super) fn forget(&mut self, settings: &Settings, now_ns: u64) {
+        let hour_ago_ns = now_ns.saturating_sub(HOUR_NS);
+        while self
+            .orders_ns
+            .front()
+            .is_some_and(|at_ns| now_ns > HOUR_NS && *at_ns < hour_ago_ns)
+        {
+            self.orders_ns.pop_front();
+        }
+        let repeat_ns = settings.tuning.repeat_after_ns;
+        self.done
+            .retain(|(at_ns, ..)| now_ns.saturating_sub(*at_ns) < repeat_ns);
+    }
+
+    /// Why this candidate may not be ended now; `None` if it may.
+    pub(super) fn check(
+        &self,
+        settings: &Settings,
+        ledger: &Ledger,
+        node: &Node,
+        candidate: &Scored,
+    ) -> Option<PassedOver> {
+        let session = ledger.sessions.get(&candidate.session);
+        if ledger.is_own(candidate.session) {
+            return Some(PassedOver::Own);
+        }
+        if let Role::Victim(of) = candidate.role {
+            return Some(PassedOver::Victim {
+                of: id_of(ledger, of),
+            });
+        }
+        let Some(state) = session.and_then(|known| known.state.as_ref()) else {
+            // Nobody has said who this is, so no order could name it.
+            return Some(PassedOver::WeakEvidence);
+        };
+        let case = Case {
+            settings,
+            ledger,
+            node,
+            candidate,
+            state,
+        };
+        case.protected()
+            .or_else(|| self.evidence(&case))
+            .or_else(|| case.too_early())
+            .or_else(|| case.under_way(session.is_some_and(|known| known.killed_ns.is_some())))
+            .or_else(|| {
+                rung(settings, state.activity, None)
+                    .is_none()
+                    .then_some(PassedOver::NoRung)
+            })
+            .or_else(|| self.is_done(state).then_some(PassedOver::CancelledBefore))
+            .or_else(|| {
+                (candidate.gain_s() < settings.tuning.min_gain_s)
+                    .then_some(PassedOver::GainTooSmall)
+            })
+            .or_else(|| {
+                self.is_spent(settings, ledger.now_ns)
+                    .then_some(PassedOver::Budget)
+            })
+    }
+
+    fn evidence(&self, case: &Case) -> Option<PassedOver> {
+        let Case {
+            settings,
+            ledger,
+            node,
+            candidate,
+            ..
+        } = *case;
+        if self.in_quarantine(ledger.now_ns) {
+            return Some(PassedOver::LostEvents);
+        }
+        // Two ticks old at most: a look that is not repeated is no look at the present.
+        let stale_ns = settings.tuning.window_ns / 4;
+        let partial = node
+            .in_way
+            .iter()
+            .any(|way| ledger.partial[usize::from(way.resource.0)]);
+        let weak = candidate.evidence > Evidence::OpenMap
+            || partial
+            || candidate.seen_ns.saturating_add(stale_ns) < ledger.now_ns;
+        weak.then_some(PassedOver::WeakEvidence)
+    }
+
+    fn is_done(&self, state: &SessionState) -> bool {
+        self.done.iter().any(|(_, _, work)| match work {
+            Work::Statement {
+                principal,
+                fingerprint,
+            } => *fingerprint == state.fingerprint && *principal == state.principal,
+            Work::Request { session, request } => {
+                *session == state.session && *request == state.request
+            }
+        })
+    }
+
+    fn is_spent(&self, settings: &Settings, now_ns: u64) -> bool {
+        let tuning = &settings.tuning;
+        let within = |span_ns: u64| {
+            self.orders_ns
+                .iter()
+                .filter(|at_ns| now_ns.saturating_sub(**at_ns) < span_ns)
+                .count() as u64
+        };
+        tuning.per_decision == 0
+            || within(MINUTE_NS) >= u64::from(tuning.per_minute)
+            || within(HOUR_NS) >= u64::from(tuning.per_hour)
+    }
+
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.orders_ns.len() + self.done.len()
+    }
+}
+
+/// One candidate with everything that the checks look at.
+struct Case<'a> {
+    settings: &'a Settings,
+    ledger: &'a Ledger,
+    node: &'a Node,
+    candidate: &'a Scored,
+    state: &'a SessionState,
+}
+
+impl Case<'_> {
+    fn protected(&self) -> Option<PassedOver> {
+        if self
+            .settings
+            .protected_principals
+            .contains(&self.state.principal)
+        {
+            return Some(PassedOver::ProtectedPrincipal);
+        }
+        let class = class_of(self.settings, self.state)?;
+        let spared = class.protected && !(self.is_only_queued() && !class.protected_queued);
+        spared.then_some(PassedOver::ProtectedClass)
+    }
+
+    /// It is in the way by its place in the queue alone, and has done next to nothing.
+    fn is_only_queued(&self) -> bool {
+        let session = self.candidate.session;
+        let worked_ns = self.ledger.worked_ns(session);
+        let (candidate, node) = (self.candidate, self.node);
+        let upgrade = |way: &super::blame::InWay| {
+            node.waiting
+                .as_ref()
+                .is_some_and(|w| (w.resource, w.instance) == (way.resource, way.instance))
+        };
+        candidate.role == Role::Queued
+            && node
+                .in_way
+                .iter()
+                .all(|way| way.kind == BlockKind::Queued || upgrade(way))
+            && (worked_ns <= QUEUED_WORK_NS || worked_ns <= self.ledger.waited_ns(session))
+    }
+
+    fn too_early(&self) -> Option<PassedOver> {
+        let (tuning, now_ns) = (&self.settings.tuning, self.ledger.now_ns);
+        if now_ns.saturating_sub(self.candidate.in_way_since_ns) < tuning.min_blocking_ns {
+            return Some(PassedOver::TooYoung);
+        }
+        let idle = self.state.activity != Activity::Busy;
+        if idle && now_ns.saturating_sub(self.state.since_ns) < tuning.min_idle_ns {
+            return Some(PassedOver::NotIdleLongEnough);
+        }
+        let nearly_done = self
+            .state
+            .progress
+            .is_some_and(|progress| progress > tuning.nearly_done);
+        nearly_done.then_some(PassedOver::NearlyDone)
+    }
+
+    /// Somebody has already asked the target to end it. An idle session takes no notice of a statement cancel.
+    fn under_way(&self, killed: bool) -> Option<PassedOver> {
+        let busy = self.state.activity == Activity::Busy;
+        (busy && (killed || self.state.killed)).then_some(PassedOver::UnderWay)
+    }
+}
+
+/// The class of a session, if it has one.
+pub(super) fn class_of<'a>(settings: &'a Settings, state: &SessionState) -> Option<&'a Class> {
+    settings.classes.get(usize::from(state.class?))
+}
+
+/// The first rung after `after` that works in this state.
+pub(super) fn rung(
+    settings: &Settings,
+    activity: Activity,
+    after: Option<u8>,
+) -> Option<(u8, &Rung)> {
+    let from = after.map_or(0, |rung| usize::from(rung) + 1);
+    let works = |rung: &Rung| {
+        if activity == Activity::Busy {
+            rung.busy
+        } else {
+            rung.idle
+        }
+    };
+    let (index, rung) = settings
+        .ladder
+        .iter()
+        .enumerate()
+        .skip(from)
+        .find(|(_, rung)| works(rung))?;
+    Some((u8::try_from(index).ok()?, rung))
+}
+
+/// The number by which a person knows a session, 0 if unknown.
+pub(super) fn id_of(ledger: &Ledger, session: SessionKey) -> u64 {
+    ledger
+        .sessions
+        .get(&session)
+        .and_then(|known| known.state.as_ref())
+        .map_or(0, |state| state.id)
+}

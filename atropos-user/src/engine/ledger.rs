@@ -1,0 +1,461 @@
+//! What is known of the target at this moment: sessions, who waits, who holds.
+//!
+//! In: events, ticks and snapshots, in whatever order they arrive. Out: open waits with who is in their way, and the
+//! time lost in the window. It refuses to guess: a wait without known blockers has none.
+//!
+//! What always holds:
+//! 1. Time never goes backwards: `now_ns` is the latest time that any input named, and no interval is negative.
+//! 2. A session waits for at most one instance of one resource at a time.
+//! 3. Size follows the sessions that a tick lists, the open waits and the holds; whatever ends is forgotten.
+//! 4. A wait is charged only for time in which it was seen: one that vanishes between two snapshots ends at the first.
+//! 5. What events told before a loss is no evidence until a snapshot confirms it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::input::{
+    Activity, Blocker, Event, EventKind, Evidence, InstanceKey, ResourceId, SessionKey,
+    SessionState, Tick,
+};
+use super::window::SlidingSum;
+
+/// One session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Session {
+    /// As the latest tick listed it; `None` if it is plainly idle or was never listed.
+    pub(super) state: Option<SessionState>,
+    /// Time that the current request spent in waits that are over.
+    pub(super) waited_ns: u64,
+    /// The end of its latest wait.
+    pub(super) last_wait: Option<PastWait>,
+    /// When somebody asked the target to cancel it.
+    pub(super) killed_ns: Option<u64>,
+    /// A release whose acquisition has not come yet.
+    pub(super) orphan_release: Option<(ResourceId, InstanceKey, u64)>,
+}
+
+impl Session {
+    /// It is the agent's own.
+    pub(super) fn is_own(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.own)
+    }
+
+    /// When its latest wait ended, 0 if it never waited.
+    pub(super) fn last_wait_end_ns(&self) -> u64 {
+        self.last_wait.map_or(0, |last| last.end_ns)
+    }
+
+    /// It runs a request.
+    pub(super) fn is_busy(&self) -> bool {
+        self.state
+            .as_ref()
+            .is_some_and(|state| state.activity == Activity::Busy)
+    }
+}
+
+/// A wait that is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PastWait {
+    resource: ResourceId,
+    instance: Option<InstanceKey>,
+    end_ns: u64,
+    /// The end came before its begin.
+    orphan: bool,
+}
+
+/// A wait in progress.
+#[derive(Clone, Debug)]
+pub(super) struct OpenWait {
+    /// Number of the wait, so that a session's next wait is not taken for this one.
+    pub(super) number: u64,
+    /// Who waits.
+    pub(super) waiter: SessionKey,
+    /// For what.
+    pub(super) resource: ResourceId,
+    /// For which one. Certain once a snapshot named it.
+    pub(super) instance: InstanceKey,
+    /// In which mode, if a snapshot told.
+    pub(super) mode: u32,
+    /// Since when.
+    pub(super) since_ns: u64,
+    /// When it was last seen in progress.
+    pub(super) seen_ns: u64,
+    /// The latest begin that an event told; events repeat for a wait that goes on.
+    pub(super) last_begin_ns: u64,
+    /// How it is known.
+    pub(super) evidence: Evidence,
+    /// Who is in its way, as the latest snapshot told; `None` if no snapshot has shown the wait.
+    pub(super) listed: Option<Vec<Blocker>>,
+}
+
+/// A hold known from events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    pub(super) count: u32,
+    pub(super) mode: u32,
+    pub(super) since_ns: u64,
+    pub(super) evidence: Evidence,
+}
+
+/// Everything known of the target.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    pub(super) now_ns: u64,
+    pub(super) window_ns: u64,
+    pub(super) sessions: BTreeMap<SessionKey, Session>,
+    pub(super) waits: BTreeMap<SessionKey, OpenWait>,
+    pub(super) holds: BTreeMap<(SessionKey, ResourceId, InstanceKey), Hold>,
+    pub(super) holders: BTreeSet<(ResourceId, InstanceKey, SessionKey)>,
+    pub(super) names: BTreeMap<(ResourceId, InstanceKey), String>,
+    /// Waits that are over, by resource.
+    pub(super) past: Vec<SlidingSum>,
+    /// Resources whose latest snapshot did not show every wait.
+    pub(super) partial: Vec<bool>,
+    /// Why a resource cannot be seen.
+    pub(super) blind: Vec<Option<String>>,
+    pub(super) next_number: u64,
+}
+
+impl Ledger {
+    /// An empty ledger for so many resources.
+    pub(super) fn new(resource_count: usize, window_ns: u64) -> Self {
+        Self {
+            now_ns: 0,
+            window_ns,
+            sessions: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            holders: BTreeSet::new(),
+            names: BTreeMap::new(),
+            past: vec![SlidingSum::new(window_ns); resource_count],
+            partial: vec![false; resource_count],
+            blind: vec![None; resource_count],
+            next_number: 0,
+        }
+    }
+
+    /// Moves time forward; never back.
+    pub(super) fn advance(&mut self, at_ns: u64) {
+        self.now_ns = self.now_ns.max(at_ns);
+    }
+
+    /// Takes one transition in.
+    pub(super) fn event(&mut self, event: &Event) {
+        self.advance(event.at_ns);
+        let (at_ns, session) = (event.at_ns, event.session);
+        match event.kind {
+            EventKind::RequestBegin => {
+                if let Some(known) = self.sessions.get_mut(&session) {
+                    known.waited_ns = 0;
+                    known.killed_ns = None;
+                }
+            }
+            EventKind::RequestEnd => self.close_older_wait(session, at_ns),
+            EventKind::SessionEnd => self.end_session(session, at_ns),
+            EventKind::WaitBegin { resource, instance } => {
+                self.wait_begin(session, resource, instance, at_ns)
+            }
+            EventKind::WaitEnd { resource, instance } => {
+                self.wait_end(session, resource, instance, at_ns)
+            }
+            EventKind::Acquire {
+                resource,
+                instance,
+                mode,
+            } => self.acquire(session, resource, instance, mode, at_ns),
+            EventKind::Release { resource, instance } => {
+                self.release(session, resource, instance, at_ns)
+            }
+            EventKind::ReleaseAll { resource } => self.release_all(session, Some(resource)),
+            EventKind::Killed => self.sessions.entry(session).or_default().killed_ns = Some(at_ns),
+        }
+    }
+
+    /// Events were lost: what they told so far may be over, so it is no evidence any more.
+    pub(super) fn lose_trust(&mut self, at_ns: u64) {
+        self.advance(at_ns);
+        for hold in self.holds.values_mut() {
+            hold.evidence = Evidence::Inference;
+        }
+        for wait in self.waits.values_mut().filter(|wait| wait.listed.is_none()) {
+            wait.evidence = Evidence::Inference;
+        }
+    }
+
+    /// Takes the tick's view of the sessions in and forgets what is over.
+    pub(super) fn tick(&mut self, tick: &Tick) {
+        self.advance(tick.at_ns);
+        for reason in &mut self.blind {
+            *reason = None;
+        }
+        for blind in &tick.blind {
+            if let Some(reason) = self.blind.get_mut(usize::from(blind.resource.0)) {
+                *reason = Some(blind.reason.clone());
+            }
+        }
+        for state in &tick.sessions {
+            self.session_seen(state, tick.at_ns);
+        }
+        let listed: BTreeSet<SessionKey> =
+            tick.sessions.iter().map(|state| state.session).collect();
+        self.sessions_gone_idle(&listed, tick.at_ns);
+        self.forget();
+    }
+
+    fn session_seen(&mut self, state: &SessionState, at_ns: u64) {
+        let key = state.session;
+        let before = self
+            .sessions
+            .get(&key)
+            .and_then(|known| known.state.as_ref());
+        if before.is_some_and(|before| before.id != state.id) {
+            // The key was given to another session: whatever the former one did is over.
+            self.end_session(key, at_ns);
+        }
+        let same = self
+            .sessions
+            .get(&key)
+            .and_then(|known| known.state.as_ref())
+            .is_some_and(|before| {
+                before.activity == state.activity
+                    && if state.request == 0 {
+                        before.since_ns == state.since_ns
+                    } else {
+                        before.request == state.request
+                    }
+            });
+        if state.activity == Activity::Busy {
+            self.clip_wait_to_request(key, state.since_ns);
+        } else if self
+            .waits
+            .get(&key)
+            .is_some_and(|wait| wait.listed.is_none() && wait.since_ns <= at_ns)
+        {
+            self.close_wait(key, at_ns);
+        }
+        let known = self.sessions.entry(key).or_default();
+        if !same {
+            known.waited_ns = 0;
+            known.killed_ns = known
+                .killed_ns
+                .filter(|killed_ns| *killed_ns >= state.since_ns);
+        }
+        known.state = Some(state.clone());
+    }
+
+    /// A wait belongs to the request that runs: an older one is over, and a listed one cannot be older than the request.
+    fn clip_wait_to_request(&mut self, key: SessionKey, request_since_ns: u64) {
+        let Some(wait) = self.waits.get_mut(&key) else {
+            return;
+        };
+        if wait.since_ns >= request_since_ns {
+            return;
+        }
+        if wait.seen_ns < request_since_ns {
+            let seen_ns = wait.seen_ns;
+            self.close_wait(key, seen_ns);
+        } else {
+            wait.since_ns = request_since_ns;
+        }
+    }
+
+    fn sessions_gone_idle(&mut self, listed: &BTreeSet<SessionKey>, at_ns: u64) {
+        let idle: Vec<SessionKey> = self
+            .sessions
+            .iter()
+            .filter(|(key, known)| known.state.is_some() && !listed.contains(key))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in idle {
+            if self
+                .waits
+                .get(&key)
+                .is_some_and(|wait| wait.since_ns <= at_ns)
+            {
+                self.close_wait(key, at_ns);
+            }
+            if let Some(known) = self.sessions.get_mut(&key) {
+                known.state = None;
+                known.waited_ns = 0;
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        let (now_ns, window_ns) = (self.now_ns, self.window_ns);
+        let stale: Vec<(SessionKey, u64)> = self
+            .waits
+            .values()
+            .filter(|wait| wait.listed.is_some() && wait.seen_ns.saturating_add(window_ns) < now_ns)
+            .map(|wait| (wait.waiter, wait.seen_ns))
+            .collect();
+        for (key, seen_ns) in stale {
+            self.close_wait(key, seen_ns);
+        }
+        let holding: BTreeSet<SessionKey> =
+            self.holds.keys().map(|(session, ..)| *session).collect();
+        let waits = &self.waits;
+        self.sessions.retain(|key, known| {
+            known.state.is_some() || waits.contains_key(key) || holding.contains(key)
+        });
+        let wanted: BTreeSet<(ResourceId, InstanceKey)> = self
+            .waits
+            .values()
+            .map(|wait| (wait.resource, wait.instance))
+            .collect();
+        let holders = &self.holders;
+        self.names.retain(|(resource, instance), _| {
+            wanted.contains(&(*resource, *instance))
+                || holders
+                    .range(
+                        (*resource, *instance, SessionKey(0))
+                            ..=(*resource, *instance, SessionKey(u64::MAX)),
+                    )
+                    .next()
+                    .is_some()
+        });
+    }
+
+    pub(super) fn knows(&self, resource: ResourceId) -> bool {
+        usize::from(resource.0) < self.past.len()
+    }
+
+    fn wait_begin(
+        &mut self,
+        session: SessionKey,
+        resource: ResourceId,
+        instance: InstanceKey,
+        at_ns: u64,
+    ) {
+        if !self.knows(resource) {
+            return;
+        }
+        match self.waits.get_mut(&session) {
+            Some(wait) if wait.resource == resource => {
+                wait.since_ns = wait.since_ns.min(at_ns);
+                wait.last_begin_ns = wait.last_begin_ns.max(at_ns);
+                wait.seen_ns = wait.seen_ns.max(at_ns);
+                return;
+            }
+            Some(wait) if wait.since_ns > at_ns => return,
+            Some(_) => self.close_wait(session, at_ns),
+            None => {}
+        }
+        let known = self.sessions.entry(session).or_default();
+        if let Some(last) = known
+            .last_wait
+            .as_mut()
+            .filter(|last| last.resource == resource && at_ns <= last.end_ns)
+        {
+            // Its end came first, or this repeats the begin of a wait that is over.
+            if last.orphan {
+                last.orphan = false;
+                let end_ns = last.end_ns;
+                known.waited_ns += end_ns - at_ns;
+                if !known.is_own() {
+                    self.past[usize::from(resource.0)].add(at_ns, end_ns);
+                }
+            }
+            return;
+        }
+        self.open_wait(OpenWait {
+            number: 0,
+            waiter: session,
+            resource,
+            instance,
+            mode: 0,
+            since_ns: at_ns,
+            seen_ns: at_ns,
+            last_begin_ns: at_ns,
+            evidence: Evidence::Event,
+            listed: None,
+        });
+    }
+
+    pub(super) fn open_wait(&mut self, mut wait: OpenWait) {
+        self.next_number += 1;
+        wait.number = self.next_number;
+        self.sessions.entry(wait.waiter).or_default();
+        self.waits.insert(wait.waiter, wait);
+    }
+
+    fn wait_end(
+        &mut self,
+        session: SessionKey,
+        resource: ResourceId,
+        instance: InstanceKey,
+        at_ns: u64,
+    ) {
+        if !self.knows(resource) {
+            return;
+        }
+        match self.waits.get(&session) {
+            Some(wait) if wait.resource == resource => {
+                let next_begin_ns = wait.last_begin_ns;
+                let instance = wait.instance;
+                self.close_wait(session, at_ns);
+                if at_ns < next_begin_ns {
+                    // The begin of the next wait overtook this end.
+                    self.wait_begin(session, resource, instance, next_begin_ns);
+                }
+            }
+            _ => {
+                let known = self.sessions.entry(session).or_default();
+                if known.last_wait.is_none_or(|last| last.end_ns < at_ns) {
+                    let instance = Some(instance);
+                    known.last_wait = Some(PastWait {
+                        resource,
+                        instance,
+                        end_ns: at_ns,
+                        orphan: true,
+                    });
+                }
+            }
+        }
+    }
+
+    fn close_older_wait(&mut self, session: SessionKey, at_ns: u64) {
+        if self
+            .waits
+            .get(&session)
+            .is_some_and(|wait| wait.since_ns <= at_ns)
+        {
+            self.close_wait(session, at_ns);
+        }
+    }
+
+    /// Ends a session's wait and books the time.
+    pub(super) fn close_wait(&mut self, session: SessionKey, end_ns: u64) {
+        let Some(wait) = self.waits.remove(&session) else {
+            return;
+        };
+        let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
+        let known = self.sessions.entry(session).or_default();
+        known.waited_ns += end_ns - wait.since_ns;
+        let instance = wait.listed.is_some().then_some(wait.instance);
+        known.last_wait = Some(PastWait {
+            resource: wait.resource,
+            instance,
+            end_ns,
+            orphan: false,
+        });
+        if !known.is_own() {
+            self.past[usize::from(wait.resource.0)].add(wait.since_ns, end_ns);
+        }
+    }
+
+    /// Until when the session waited for this instance, or may have.
+    pub(super) fn waited_until_ns(
+        &self,
+        session: SessionKey,
+        resource: ResourceId,
+        instance: InstanceKey,
+    ) -> u64 {
+        self.sessions
+            .get(&session)
+            .and_then(|known| known.last_wait)
+            .filter(|last| {
+                last.resource == resource && last.instance.is_none_or(|known| known == instance)
+            })
+            .map_or(0, |last| last.end_ns)
+    }
+}

@@ -1,0 +1,166 @@
+//! The level (calm or suspect) and the overload: when each begins and ends, so that neither flaps.
+
+use super::Engine;
+use super::detector::Reading;
+use super::estimator::Estimate;
+use super::record::{Effect, Level, OverloadNote, OverloadState};
+use super::window::seconds;
+
+/// The level and the overload at present.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overload {
+    suspect: bool,
+    /// The latest sign of trouble.
+    sign_ns: u64,
+    /// Ticks in a row that showed overload.
+    ticks_over: u32,
+    /// The latest tick that showed overload.
+    over_ns: u64,
+    /// When the objective was first broken.
+    pub(super) breach_ns: u64,
+    /// What it was last said to be.
+    state: Option<OverloadState>,
+}
+
+impl Overload {
+    /// Neither suspected nor overloaded.
+    pub(super) fn is_calm(&self) -> bool {
+        !self.suspect && self.state.is_none()
+    }
+}
+
+impl Engine {
+    /// Enters and leaves the suspect level.
+    pub(super) fn watch_level(&mut self, reading: &Reading, out: &mut Vec<Effect>) {
+        let now_ns = self.ledger.now_ns;
+        let tuning = &self.settings.tuning;
+        let old_ns = (reading.limit_ns as f64 * tuning.suspect_wait_share) as u64;
+        let waits_long = self
+            .ledger
+            .foreign_waits()
+            .any(|wait| now_ns.saturating_sub(wait.since_ns) > old_ns);
+        if reading.breached || waits_long || self.flying.is_some() {
+            self.overload.sign_ns = now_ns;
+            if !self.overload.suspect {
+                self.overload.suspect = true;
+                out.push(Effect::Level(Level::Suspect));
+            }
+        } else if self.overload.suspect
+            && now_ns.saturating_sub(self.overload.sign_ns) >= tuning.calm_after_ns
+        {
+            self.overload.suspect = false;
+            out.push(Effect::Level(Level::Calm));
+        }
+    }
+
+    /// Follows the overload; true if a contended resource explains it at this tick, so that a decision is due.
+    pub(super) fn watch_overload(
+        &mut self,
+        reading: &Reading,
+        estimate: &Estimate,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let now_ns = self.ledger.now_ns;
+        let (window_ns, confirm) = (
+            self.settings.tuning.window_ns,
+            self.settings.tuning.confirm_ticks,
+        );
+        let overload = &mut self.overload;
+        if !reading.over {
+            overload.ticks_over = 0;
+            if overload.state.is_some() && now_ns.saturating_sub(overload.over_ns) >= window_ns {
+                overload.state = None;
+                self.told.forget();
+                out.push(note(
+                    now_ns,
+                    OverloadState::Ended,
+                    format!("no overload for {:.1} s", seconds(window_ns)),
+                ));
+            }
+            return false;
+        }
+        if overload.ticks_over == 0 && overload.state.is_none() {
+            overload.breach_ns = reading.breach_ns;
+        }
+        overload.ticks_over = overload.ticks_over.saturating_add(1);
+        overload.over_ns = now_ns;
+        if overload.ticks_over < confirm {
+            return false;
+        }
+        let by_resource = estimate.is_resource_overload(&self.settings);
+        let lasted_ns = now_ns.saturating_sub(overload.breach_ns);
+        match (by_resource, overload.state) {
+            (true, Some(OverloadState::Resource)) | (false, Some(_)) => {}
+            (true, _) => {
+                overload.state = Some(OverloadState::Resource);
+                out.push(note(
+                    now_ns,
+                    OverloadState::Resource,
+                    resource_reason(reading, estimate),
+                ));
+            }
+            // A blip may explain itself at the next tick: the hand-off waits for a window.
+            (false, None) if lasted_ns < window_ns => {}
+            (false, None) => {
+                overload.state = Some(OverloadState::Regular);
+                out.push(note(
+                    now_ns,
+                    OverloadState::Regular,
+                    regular_reason(reading, estimate),
+                ));
+            }
+        }
+        by_resource
+    }
+}
+
+fn note(at_ns: u64, state: OverloadState, reason: String) -> Effect {
+    Effect::Overload(OverloadNote {
+        at_ns,
+        state,
+        reason,
+    })
+}
+
+fn broken(reading: &Reading) -> String {
+    format!(
+        "latency {:.0} ms is above {:.0} ms with {} requests in flight, {} of them waiting",
+        seconds(reading.latency_ns) * 1e3,
+        seconds(reading.limit_ns) * 1e3,
+        reading.in_flight,
+        reading.waiting,
+    )
+}
+
+fn resource_reason(reading: &Reading, estimate: &Estimate) -> String {
+    let most = estimate
+        .resources
+        .iter()
+        .max_by(|a, b| a.level.total_cmp(&b.level));
+    let (name, level) = most.map_or(("?", 0.0), |resource| {
+        (resource.name.as_str(), resource.level)
+    });
+    format!(
+        "{}; {:.0} % of the execution time is lost to {name}",
+        broken(reading),
+        level * 100.0
+    )
+}
+
+fn regular_reason(reading: &Reading, estimate: &Estimate) -> String {
+    let blind = estimate
+        .resources
+        .iter()
+        .filter(|resource| resource.blind.is_some())
+        .count();
+    let unseen = if blind > 0 {
+        format!("; {blind} resources cannot be seen")
+    } else {
+        String::new()
+    };
+    format!(
+        "{}; waits for resources explain only {:.0} % of it, so nothing is cancelled{unseen}",
+        broken(reading),
+        estimate.explained * 100.0,
+    )
+}

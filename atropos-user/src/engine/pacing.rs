@@ -1,0 +1,224 @@
+//! The order in flight: sent, accepted, released, or on to the next rung.
+//!
+//! While an order is in flight nothing else is decided. It is *released* when the task is no longer in the way of any
+//! wait that it blocked at the order; then one window passes, so that the next decision sees a target that has settled,
+//! and the realised gain is known. A rung's deadline starts at the target's acceptance.
+
+use super::guard::rung;
+use super::input::{Activity, OrderReport, OrderResult, SessionKey};
+use super::ledger::Ledger;
+use super::record::{Order, OrderOutcome, OutcomeKind};
+use super::settings::Settings;
+use super::window::seconds;
+
+/// An order in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Flying {
+    pub(super) order: Order,
+    /// Waits that it blocked at the order: who, and the number of the wait.
+    blocked: Vec<(SessionKey, u64)>,
+    /// How long the task had worked, for what undoing it may take; 0 if there is nothing to undo.
+    undo_ns: u64,
+    accepted_ns: Option<u64>,
+    released_ns: Option<u64>,
+    /// The release was confirmed at a tick.
+    settled: bool,
+    rolling_back: bool,
+    deadline_ns: u64,
+}
+
+/// What to do about the order in flight.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Nothing: wait on.
+    Wait,
+    /// Tell the outcome; the order stays in flight.
+    Tell(OutcomeKind),
+    /// Tell the outcome; the order is done with.
+    Finish(OutcomeKind),
+    /// The deadline passed: go on to this rung.
+    Escalate(u8),
+}
+
+impl Flying {
+    /// Follows an order that is about to be sent.
+    pub(super) fn new(settings: &Settings, ledger: &Ledger, order: Order, undo_per_s: f64) -> Self {
+        let target = order.task.session;
+        let blocked = ledger
+            .foreign_waits()
+            .filter(|wait| ledger.edges(wait).iter().any(|edge| edge.session == target))
+            .map(|wait| (wait.waiter, wait.number))
+            .collect();
+        let undo_ns = if undo_per_s > 0.0 {
+            ledger.worked_ns(target)
+        } else {
+            0
+        };
+        let deadline_ns = order
+            .at_ns
+            .saturating_add(deadline_of(settings, order.rung));
+        Self {
+            order,
+            blocked,
+            undo_ns,
+            accepted_ns: None,
+            released_ns: None,
+            settled: false,
+            rolling_back: false,
+            deadline_ns,
+        }
+    }
+
+    /// The same task by the next rung.
+    pub(super) fn escalate(&mut self, settings: &Settings, order: Order) {
+        self.deadline_ns = order
+            .at_ns
+            .saturating_add(deadline_of(settings, order.rung));
+        self.order = order;
+        self.accepted_ns = None;
+    }
+
+    /// Takes a report in; the outcome if it is final.
+    pub(super) fn report(
+        &mut self,
+        settings: &Settings,
+        report: &OrderReport,
+    ) -> Option<OutcomeKind> {
+        match report.result {
+            OrderResult::Accepted => {
+                self.accepted_ns = Some(report.at_ns);
+                self.deadline_ns = report
+                    .at_ns
+                    .saturating_add(deadline_of(settings, self.order.rung));
+                None
+            }
+            OrderResult::Missed => Some(OutcomeKind::Missed),
+            OrderResult::Refused(_) => Some(OutcomeKind::Refused),
+            OrderResult::NotSent => Some(OutcomeKind::NotSent),
+        }
+    }
+
+    /// Looks whether the waits that the task blocked are free of it; to be called after every input.
+    pub(super) fn watch(&mut self, ledger: &Ledger) {
+        if self.settled {
+            return;
+        }
+        if self.blocks_as_ordered(ledger) {
+            self.released_ns = None;
+        } else if self.released_ns.is_none() {
+            self.released_ns = Some(ledger.now_ns);
+        }
+    }
+
+    fn blocks_as_ordered(&self, ledger: &Ledger) -> bool {
+        let target = self.order.task.session;
+        self.blocked.iter().any(|(waiter, number)| {
+            ledger.waits.get(waiter).is_some_and(|wait| {
+                wait.number == *number
+                    && ledger.edges(wait).iter().any(|edge| edge.session == target)
+            })
+        })
+    }
+
+    /// The waiters may have given up and come back while the task is still there.
+    fn blocks_others(&self, ledger: &Ledger) -> bool {
+        let task = &self.order.task;
+        let state = ledger
+            .sessions
+            .get(&task.session)
+            .and_then(|known| known.state.as_ref());
+        let same = state.is_none_or(|state| state.id == task.id && state.request == task.request);
+        same && ledger.foreign_waits().any(|wait| {
+            ledger
+                .edges(wait)
+                .iter()
+                .any(|edge| edge.session == task.session)
+        })
+    }
+
+    /// What to do at a tick.
+    pub(super) fn step(&mut self, settings: &Settings, ledger: &Ledger) -> Step {
+        let now_ns = ledger.now_ns;
+        if !self.settled {
+            let heard = self.accepted_ns.is_some() || now_ns >= self.deadline_ns;
+            self.settled = self.released_ns.is_some() && heard && !self.blocks_others(ledger);
+        }
+        if self.settled {
+            let released_ns = self.released_ns.unwrap_or(now_ns);
+            let settled = now_ns >= released_ns.saturating_add(settings.tuning.window_ns);
+            return if settled {
+                Step::Finish(OutcomeKind::Released)
+            } else {
+                Step::Wait
+            };
+        }
+        if now_ns < self.deadline_ns {
+            return Step::Wait;
+        }
+        self.overdue(settings, ledger)
+    }
+
+    fn overdue(&mut self, settings: &Settings, ledger: &Ledger) -> Step {
+        let known = ledger.sessions.get(&self.order.task.session);
+        let state = known.and_then(|known| known.state.as_ref());
+        let killed = known.is_some_and(|known| {
+            known.killed_ns.is_some() || known.state.as_ref().is_some_and(|state| state.killed)
+        });
+        let begun_ns = self.accepted_ns.unwrap_or(self.order.at_ns);
+        let undone_ns = begun_ns.saturating_add(self.undo_ns + self.undo_ns / 2);
+        if killed && !self.rolling_back && undone_ns > self.deadline_ns {
+            self.rolling_back = true;
+            self.deadline_ns = undone_ns;
+            return Step::Tell(OutcomeKind::RollingBack);
+        }
+        let activity = state.map_or(Activity::IdleInTransaction, |state| state.activity);
+        match rung(settings, activity, Some(self.order.rung)) {
+            Some((next, _)) => Step::Escalate(next),
+            None => Step::Finish(OutcomeKind::Stuck),
+        }
+    }
+
+    /// The record of an outcome.
+    pub(super) fn outcome(
+        &self,
+        settings: &Settings,
+        ledger: &Ledger,
+        result: OutcomeKind,
+    ) -> OrderOutcome {
+        let released_ns = self.released_ns.filter(|_| result == OutcomeKind::Released);
+        let time_to_release_ns = released_ns
+            .zip(self.accepted_ns)
+            .map(|(released_ns, accepted_ns)| released_ns.saturating_sub(accepted_ns));
+        let realised_gain_s = released_ns.and_then(|_| self.realised_gain_s(settings, ledger));
+        let mut outcome = OrderOutcome {
+            order: self.order.order,
+            at_ns: ledger.now_ns,
+            id: self.order.task.id,
+            result,
+            time_to_release_ns,
+            expected_gain_s: self.order.expected_gain_s,
+            realised_gain_s,
+            summary: String::new(),
+        };
+        outcome.summary = super::explain::outcome(&outcome, &self.order);
+        outcome
+    }
+
+    /// The share of the blamed waiting that is gone, taken of the expected gain.
+    fn realised_gain_s(&self, settings: &Settings, ledger: &Ledger) -> Option<f64> {
+        let before = self.blocked.len() as f64;
+        let lost_ns: u64 = (0..settings.resources.len())
+            .map(|r| ledger.lost_ns(super::input::ResourceId(r as u16)))
+            .sum();
+        let after = seconds(lost_ns) / seconds(settings.tuning.window_ns);
+        (before > 0.0)
+            .then(|| self.order.expected_gain_s * ((before - after) / before).clamp(-1.0, 1.0))
+    }
+}
+
+fn deadline_of(settings: &Settings, rung: u8) -> u64 {
+    settings
+        .ladder
+        .get(usize::from(rung))
+        .map_or(0, |rung| rung.deadline_ns)
+}
