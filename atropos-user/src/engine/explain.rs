@@ -28,6 +28,7 @@ pub(super) fn task(settings: &Settings, ledger: &Ledger, session: SessionKey) ->
             id: 0,
             thread: 0,
             request: 0,
+            activity: Activity::Busy,
             class: String::new(),
             principal: String::new(),
             fingerprint: 0,
@@ -54,6 +55,7 @@ pub(super) fn task(settings: &Settings, ledger: &Ledger, session: SessionKey) ->
         id: state.id,
         thread: state.thread,
         request: state.request,
+        activity: state.activity,
         class: class_of(settings, state)
             .map(|class| class.name.clone())
             .unwrap_or_default(),
