@@ -1,8 +1,16 @@
 //! The agent: looks, feeds the engine, carries out what it says.
 
+pub mod carrier;
 pub mod clock;
+#[cfg(feature = "ebpf")]
+pub mod feed;
 pub mod initiator;
+#[cfg(feature = "ebpf")]
+pub mod probes;
 pub mod resolve;
+#[cfg(feature = "ebpf")]
+pub mod run;
 pub mod statement;
+pub mod tell;
 pub mod watch;
 pub mod why;

@@ -8,7 +8,7 @@ use super::Failure;
 
 /// Arguments.
 #[derive(Debug, Args)]
-pub struct CheckArgs {}
+pub(super) struct CheckArgs {}
 
 pub(super) fn check(_args: &CheckArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)

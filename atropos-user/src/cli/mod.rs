@@ -3,9 +3,14 @@
 mod check;
 mod find;
 mod replay;
+#[cfg(feature = "ebpf")]
+mod run;
+#[cfg(not(feature = "ebpf"))]
+#[path = "no_run.rs"]
 mod run;
 mod why;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -106,6 +111,11 @@ impl From<crate::target::TargetError> for Failure {
     fn from(error: crate::target::TargetError) -> Self {
         Self::new(exit::TARGET, error)
     }
+}
+
+/// Writes to standard output; whoever reads may go away.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Runs the command line; errors become one text on standard error and a code.

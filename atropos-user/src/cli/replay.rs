@@ -8,7 +8,7 @@ use super::Failure;
 
 /// Arguments.
 #[derive(Debug, Args)]
-pub struct ReplayArgs {}
+pub(super) struct ReplayArgs {}
 
 pub(super) fn replay(_args: &ReplayArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use crate::ui;
 
 /// Arguments of `why`.
 #[derive(Debug, Args)]
-pub struct WhyArgs {
+pub(super) struct WhyArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// Preset: a name or a file [default: the one that knows the program]
@@ -24,7 +24,6 @@ pub struct WhyArgs {
 }
 
 /// Looks and prints.
-#[expect(clippy::print_stdout, reason = "this is the output")]
 pub(super) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
     let process = args.target.find()?;
     let preset = preset_for(args.preset.as_deref(), &process)?;
@@ -32,9 +31,9 @@ pub(super) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
     let report = look(&resolved)?;
     if args.json {
         let json = serde_json::to_string_pretty(&report).map_err(|error| Failure::new(exit::FAILURE, error))?;
-        println!("{json}");
+        super::print(&format!("{json}\n"));
     } else {
-        print!("{}", ui::why::text(&report));
+        super::print(&ui::why::text(&report));
     }
     Ok(ExitCode::SUCCESS)
 }

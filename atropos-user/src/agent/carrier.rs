@@ -1,0 +1,67 @@
+//! Carries orders to the target on a task of its own, so that a slow server never delays a tick.
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Duration, MissedTickBehavior, interval};
+
+use crate::cancel::{AnyInitiator, Initiator as _, Ladder, SentOrder};
+use crate::engine::record::Order;
+
+/// How often the way to the target is tried.
+const WARM_EVERY: Duration = Duration::from_secs(1);
+
+/// The agent's end of the carrier.
+pub struct Carrier {
+    orders: mpsc::Sender<Order>,
+    /// Orders that were carried out.
+    pub answers: mpsc::Receiver<SentOrder>,
+    /// Numbers of the agent's own sessions.
+    pub own_ids: watch::Receiver<Vec<u64>>,
+    /// What is wrong with the way to the target, if anything.
+    pub trouble: watch::Receiver<Option<String>>,
+}
+
+impl Carrier {
+    /// Starts the task that owns the ladder. It ends when this end is dropped.
+    pub fn start(ladder: Ladder<AnyInitiator>) -> Self {
+        let (orders, orders_in) = mpsc::channel(16);
+        let (answers_out, answers) = mpsc::channel(16);
+        let (own_out, own_ids) = watch::channel(ladder.own_ids());
+        let (trouble_out, trouble) = watch::channel(None);
+        tokio::spawn(carry(ladder, orders_in, answers_out, own_out, trouble_out));
+        Self { orders, answers, own_ids, trouble }
+    }
+
+    /// Hands an order over; `false` if the carrier is stuck and cannot take it.
+    pub fn hand_over(&self, order: Order) -> bool {
+        self.orders.try_send(order).is_ok()
+    }
+}
+
+async fn carry(
+    mut ladder: Ladder<AnyInitiator>,
+    mut orders: mpsc::Receiver<Order>,
+    answers: mpsc::Sender<SentOrder>,
+    own_ids: watch::Sender<Vec<u64>>,
+    trouble: watch::Sender<Option<String>>,
+) {
+    let mut warm = interval(WARM_EVERY);
+    warm.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            order = orders.recv() => {
+                let Some(order) = order else { return };
+                let sent = ladder.carry_out(order).await;
+                if answers.send(sent).await.is_err() {
+                    return;
+                }
+            }
+            _ = warm.tick() => {
+                let state = ladder.initiator().keep_warm().await.err();
+                trouble.send_if_modified(|before| std::mem::replace(before, state.clone()) != state);
+                let ids = ladder.own_ids();
+                own_ids.send_if_modified(|before| std::mem::replace(before, ids.clone()) != ids);
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! From what the kernel half and the target's memory show to inputs of the engine. Pure but for the memory it reads.
+
+use std::collections::BTreeMap;
+
+use atropos_common::op::Op;
+use atropos_common::record::EventRecord;
+
+use super::probes::Harvest;
+use super::watch::{View, Watcher};
+use crate::config::expr::Bound;
+use crate::engine::input::{
+    Event, EventKind, Input, InstanceKey, Lost, RequestStats, ResourceId, SessionKey, Tick,
+};
+use crate::kernel::Decoded;
+use crate::memory::Memory;
+
+/// Makes inputs.
+pub struct Feed {
+    watcher: Watcher,
+    completed: Option<Bound>,
+    completed_before: Option<u64>,
+    /// Waits in the snapshot before, by resource: one that has gone to none must still be told.
+    waits_before: BTreeMap<ResourceId, usize>,
+}
+
+impl Feed {
+    /// A feed from this watcher; `completed` counts the requests that the target has completed.
+    pub fn new(watcher: Watcher, completed: Option<Bound>) -> Self {
+        Self { watcher, completed, completed_before: None, waits_before: BTreeMap::new() }
+    }
+
+    /// The watcher.
+    pub fn watcher(&self) -> &Watcher {
+        &self.watcher
+    }
+
+    /// The inputs of one tick, in the order in which they happened. `own` are the numbers of the agent's own sessions.
+    pub fn inputs(&mut self, harvest: &Harvest, memory: &dyn Memory, now_ns: u64, own: &[u64]) -> (Vec<Input>, View) {
+        let mut inputs = Vec::new();
+        let mut lost = harvest.lost;
+        let mut events: Vec<Event> = Vec::new();
+        for decoded in &harvest.events {
+            // An event whose arguments could not be read is an event that was missed.
+            lost += u64::from(decoded.record.flags & EventRecord::ARG_UNKNOWN != 0);
+            events.extend(event(decoded));
+        }
+        // Each CPU's records are in order, those of several CPUs are not.
+        events.sort_by_key(|event| event.at_ns);
+        for event in events {
+            match event.kind {
+                EventKind::WaitBegin { .. } => self.watcher.wait_begun(event.session.0, event.at_ns),
+                EventKind::WaitEnd { .. } | EventKind::SessionEnd => self.watcher.wait_over(event.session.0),
+                _ => {}
+            }
+            inputs.push(Input::Event(event));
+        }
+        if lost > 0 {
+            inputs.push(Input::Lost(Lost { at_ns: now_ns, count: lost }));
+        }
+        let view = self.watcher.look(memory, now_ns, own);
+        for snapshot in &view.snapshots {
+            let before = self.waits_before.insert(snapshot.resource, snapshot.waits.len()).unwrap_or(0);
+            if before > 0 || !snapshot.waits.is_empty() {
+                inputs.push(Input::Snapshot(snapshot.clone()));
+            }
+        }
+        inputs.push(Input::Tick(Tick {
+            at_ns: now_ns,
+            requests: self.requests(harvest, memory),
+            sessions: view.sessions.clone(),
+            blind: view.blind.clone(),
+        }));
+        (inputs, view)
+    }
+
+    fn requests(&mut self, harvest: &Harvest, memory: &dyn Memory) -> RequestStats {
+        let count = self.completed.as_ref().and_then(|bound| bound.eval(&[], memory).ok());
+        let before = std::mem::replace(&mut self.completed_before, count);
+        RequestStats {
+            completed: count.zip(before).map(|(count, before)| count.saturating_sub(before)),
+            covered_ns: harvest.covered_ns,
+            latency: harvest.latency.clone(),
+        }
+    }
+}
+
+/// A record as the engine wants it; nothing for those that concern the agent alone.
+fn event(decoded: &Decoded) -> Option<Event> {
+    let Decoded { op, record } = decoded;
+    let (resource, instance) = (ResourceId(record.resource), InstanceKey(record.instance));
+    let kind = match op {
+        Op::RequestBegin => EventKind::RequestBegin,
+        Op::RequestEnd => EventKind::RequestEnd,
+        Op::SessionEnd | Op::Exit => EventKind::SessionEnd,
+        Op::WaitBegin | Op::Enqueue => EventKind::WaitBegin { resource, instance },
+        Op::WaitEnd | Op::Dequeue => EventKind::WaitEnd { resource, instance },
+        Op::Acquire => EventKind::Acquire { resource, instance, mode: record.value as u32 },
+        Op::Release => EventKind::Release { resource, instance },
+        Op::ReleaseAll => EventKind::ReleaseAll { resource },
+        Op::Killed => EventKind::Killed,
+        Op::Use | Op::Evict | Op::Progress | Op::Fork => return None,
+    };
+    Some(Event { at_ns: record.at_ns, session: SessionKey(record.session), kind })
+}

@@ -1,0 +1,228 @@
+//! The probe sets of the two levels, attached to one process.
+//!
+//! Calm: probes that fire only when somebody already waits, and for a short time now and then those of the requests, to
+//! learn what is normal. Suspect: all of them. Links that go are dropped on a thread of their own, since detaching waits
+//! for the kernel.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use atropos_common::histogram::BUCKETS;
+use atropos_common::limits::Loss;
+use atropos_common::op::Op;
+use atropos_common::scope::Scope;
+use atropos_common::site::SiteSpec;
+
+use super::resolve::{Place, Resolved};
+use crate::config::Sample;
+use crate::engine::record::Level;
+use crate::kernel::{Counters, Decoded, Kernel, Latencies, Ring, SiteLink};
+
+/// A probe that can be attached.
+struct Planned {
+    name: String,
+    cookie: u16,
+    level: Level,
+    sample: Option<Sample>,
+    place: Place,
+}
+
+/// Probes that are attached for a while.
+struct Attached {
+    links: Vec<SiteLink>,
+    since_ns: u64,
+    /// When a sample ends; nothing while the level is suspect.
+    until_ns: Option<u64>,
+}
+
+/// What came in since the harvest before.
+#[derive(Debug, Default)]
+pub struct Harvest {
+    /// Records of the ring.
+    pub events: Vec<Decoded>,
+    /// Things that could not be kept, whatever the cause.
+    pub lost: u64,
+    /// For how long of the time request probes were attached.
+    pub covered_ns: u64,
+    /// Latencies of requests that completed, by bucket.
+    pub latency: Vec<(u16, u64)>,
+}
+
+/// The attached probes.
+pub struct Probes {
+    kernel: Kernel,
+    ring: Ring,
+    counters: Counters,
+    planned: Vec<Planned>,
+    _calm: Vec<SiteLink>,
+    full: Option<Attached>,
+    level: Level,
+    next_sample_ns: u64,
+    harvested_ns: u64,
+    latency_before: Latencies,
+    lost_before: u64,
+}
+
+impl Probes {
+    /// Loads the kernel half and attaches the calm set to the process. All or nothing: on an error nothing stays.
+    ///
+    /// # Errors
+    /// When the kernel refuses a program or a probe, or no probe of the calm set has a place.
+    pub fn attach(resolved: &Resolved, now_ns: u64) -> Result<Self> {
+        let planned = plan(resolved)?;
+        let (mut kernel, ring, counters) = Kernel::load()?;
+        kernel.watch(resolved.process.pid(), Scope { flags: 0, reserved: 0 })?;
+        let calm = attach_all(&mut kernel, planned.iter().filter(|planned| planned.level == Level::Calm))?;
+        if calm.is_empty() {
+            bail!("no probe of the calm set can be attached; see `atropos check --pid {}`", resolved.process.pid());
+        }
+        Ok(Self {
+            kernel,
+            ring,
+            counters,
+            planned,
+            _calm: calm,
+            full: None,
+            level: Level::Calm,
+            next_sample_ns: now_ns,
+            harvested_ns: now_ns,
+            latency_before: [0; BUCKETS],
+            lost_before: 0,
+        })
+    }
+
+    /// Changes the level.
+    ///
+    /// # Errors
+    /// When the kernel refuses a probe of the fuller set; the calm set stays.
+    pub fn set_level(&mut self, level: Level, now_ns: u64) -> Result<()> {
+        self.level = level;
+        match level {
+            Level::Suspect => match &mut self.full {
+                Some(attached) => attached.until_ns = None,
+                None => self.full = Some(self.attach_full(now_ns, None, |_| true)?),
+            },
+            Level::Calm => self.detach_full(),
+        }
+        Ok(())
+    }
+
+    /// Takes what has come in, and starts or ends a sample when it is time.
+    ///
+    /// # Errors
+    /// When a map cannot be read or a probe not be attached.
+    pub fn harvest(&mut self, now_ns: u64) -> Result<Harvest> {
+        let mut harvest = Harvest::default();
+        self.ring.drain(|decoded| harvest.events.push(decoded));
+        for exit in harvest.events.iter().filter(|decoded| decoded.op == Op::Exit) {
+            self.kernel.close_exited(exit.record.pid, Some(exit.record.tid));
+        }
+        let lost = self.counters.lost()?.iter().sum::<u64>() + self.ring.unreadable_count();
+        harvest.lost = lost - self.lost_before;
+        self.lost_before = lost;
+        if let Some(attached) = &self.full {
+            harvest.covered_ns = now_ns.saturating_sub(attached.since_ns.max(self.harvested_ns));
+            harvest.latency = self.new_latencies()?;
+        }
+        self.harvested_ns = now_ns;
+        self.sample(now_ns)?;
+        Ok(harvest)
+    }
+
+    /// Passings of each probe so far: name and count.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn hits(&self) -> Result<Vec<(String, u64)>> {
+        let hits = self.counters.hits()?;
+        Ok(self.planned.iter().map(|p| (p.name.clone(), hits[usize::from(p.cookie)])).collect())
+    }
+
+    /// Things that could not be kept so far, by cause.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn lost(&self) -> Result<[u64; Loss::COUNT]> {
+        self.counters.lost()
+    }
+
+    fn new_latencies(&mut self) -> Result<Vec<(u16, u64)>> {
+        let latencies = self.counters.latencies()?;
+        let grown = latencies.iter().zip(&self.latency_before).enumerate();
+        let fresh = grown.filter(|(_, (after, before))| after > before);
+        let fresh = fresh.map(|(bucket, (after, before))| (bucket as u16, after - before)).collect();
+        self.latency_before = latencies;
+        Ok(fresh)
+    }
+
+    /// Starts a sample in calm when it is time, and ends one.
+    fn sample(&mut self, now_ns: u64) -> Result<()> {
+        let ended = self.full.as_ref().and_then(|attached| attached.until_ns).is_some_and(|until| now_ns >= until);
+        if ended {
+            self.detach_full();
+        }
+        let sample = self.planned.iter().find_map(|planned| planned.sample);
+        let Some(Sample { every, attached }) = sample.filter(|_| self.level == Level::Calm) else { return Ok(()) };
+        if self.full.is_none() && now_ns >= self.next_sample_ns {
+            self.next_sample_ns = now_ns + ns(every);
+            let until_ns = Some(now_ns + ns(attached));
+            self.full = Some(self.attach_full(now_ns, until_ns, |planned| planned.sample.is_some())?);
+        }
+        Ok(())
+    }
+
+    fn attach_full(
+        &mut self,
+        now_ns: u64,
+        until_ns: Option<u64>,
+        wanted: impl Fn(&Planned) -> bool,
+    ) -> Result<Attached> {
+        self.counters.start_sample(now_ns)?;
+        let fuller = self.planned.iter().filter(|planned| planned.level == Level::Suspect && wanted(planned));
+        let links = attach_all(&mut self.kernel, fuller)?;
+        Ok(Attached { links, since_ns: now_ns, until_ns })
+    }
+
+    fn detach_full(&mut self) {
+        if let Some(attached) = self.full.take() {
+            std::thread::spawn(move || drop(attached.links));
+        }
+    }
+}
+
+/// Every probe that has a place, with a cookie of its own. One of the calm set without a place is an error: the preset
+/// counts on it.
+fn plan(resolved: &Resolved) -> Result<Vec<Planned>> {
+    let mut planned = Vec::new();
+    for (index, resolved_probe) in resolved.probes.iter().enumerate() {
+        let probe = &resolved.preset.probes[resolved_probe.probe];
+        let name = probe.name.value.clone();
+        match &resolved_probe.place {
+            Ok(place) => {
+                let cookie = u16::try_from(index + 1).context("more probes than there are sites")?;
+                planned.push(Planned { name, cookie, level: probe.level, sample: probe.sample, place: place.clone() });
+            }
+            Err(tried) if probe.level == Level::Calm => {
+                return Err(anyhow!("cannot attach probe `{name}`: {}", tried.join("; ")));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(planned)
+}
+
+fn attach_all<'a>(kernel: &mut Kernel, planned: impl Iterator<Item = &'a Planned>) -> Result<Vec<SiteLink>> {
+    planned
+        .map(|planned| {
+            let Place { file, site, spec, .. } = &planned.place;
+            // Requests are counted in the kernel; everything else is rare and sent.
+            let counted = spec.op == Op::RequestBegin as u8 || spec.op == Op::RequestEnd as u8;
+            let spec = SiteSpec { flags: if counted { 0 } else { SiteSpec::EMIT }, ..*spec };
+            kernel
+                .attach(planned.cookie, &spec, file, site.file_offset)
+                .with_context(|| format!("cannot attach probe `{}`", planned.name))
+        })
+        .collect()
+}
+
+fn ns(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,155 @@
+//! Tells what happens: to the screen, as text or JSON lines, to the audit log, and to a recording.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use super::resolve::Resolved;
+use super::watch::View;
+use super::clock;
+use crate::cancel::SentOrder;
+use crate::engine::input::{Input, Lost, OrderResult};
+use crate::engine::record::{Decision, Effect, Level, Order, OrderOutcome, OverloadNote};
+use crate::engine::settings::{Mode, Settings};
+
+/// Where to tell.
+pub struct Teller {
+    json: bool,
+    blind_before: Vec<String>,
+}
+
+/// One JSON line.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line<'a> {
+    Attached { at_ns: u64, pid: u32, preset: &'a str, mode: Mode },
+    Effect { at_ns: u64, effect: &'a Effect },
+    OrderSent { at_ns: u64, order: u64, command: &'a str, sent_at_ns: u64, answered_at_ns: u64, result: &'a OrderResult, detail: &'a str },
+    Lost { at_ns: u64, count: u64 },
+    Blind { at_ns: u64, reasons: &'a [String] },
+    Control { at_ns: u64, trouble: Option<&'a str> },
+    Stopped { at_ns: u64, reason: &'a str },
+}
+
+impl Teller {
+    /// Tells to standard output, as text or as JSON lines.
+    pub fn new(json: bool) -> Self {
+        Self { json, blind_before: Vec::new() }
+    }
+
+    /// Everything is attached.
+    pub fn attached(&mut self, resolved: &Resolved, settings: &Settings, at_ns: u64) {
+        let pid = resolved.process.pid();
+        self.line(&Line::Attached { at_ns, pid, preset: &settings.preset, mode: settings.mode }, || {
+            format!("attached to {} (pid {pid}), preset {}, mode {}", resolved.process.exe().display(), settings.preset, mode(settings.mode))
+        });
+    }
+
+    /// An input came in (for the recording).
+    pub fn input(&mut self, _input: &Input) {}
+
+    /// The engine wants something.
+    pub fn effect(&mut self, effect: &Effect, at_ns: u64) {
+        self.line(&Line::Effect { at_ns, effect }, || effect_text(effect));
+    }
+
+    /// An order was carried out.
+    pub fn answered(&mut self, sent: &SentOrder) {
+        let SentOrder { order, command, sent_at_ns, answered_at_ns, answer } = sent;
+        let line = Line::OrderSent {
+            at_ns: *answered_at_ns,
+            order: order.order,
+            command,
+            sent_at_ns: *sent_at_ns,
+            answered_at_ns: *answered_at_ns,
+            result: &answer.result,
+            detail: &answer.detail,
+        };
+        self.line(&line, || answer_text(sent));
+    }
+
+    /// Events were lost.
+    pub fn lost(&mut self, lost: &Lost) {
+        let Lost { at_ns, count } = *lost;
+        self.line(&Line::Lost { at_ns, count }, || format!("{count} events lost: nothing is cancelled for a while"));
+    }
+
+    /// The way to the target is open again, or is not.
+    pub fn control(&mut self, trouble: Option<&str>, at_ns: u64) {
+        self.line(&Line::Control { at_ns, trouble }, || {
+            trouble.map_or_else(|| "control connection is open".to_owned(), |why| format!("no control connection: {why}"))
+        });
+    }
+
+    /// A look was taken: says when a resource goes blind or can be seen again.
+    pub fn looked(&mut self, view: &View, at_ns: u64) {
+        let reasons: Vec<String> = view.blind.iter().map(|blind| blind.reason.clone()).collect();
+        if reasons.is_empty() != self.blind_before.is_empty() {
+            self.line(&Line::Blind { at_ns, reasons: &reasons }, || {
+                if reasons.is_empty() { "everything can be seen again".to_owned() } else { format!("blind: {}", reasons.join("; ")) }
+            });
+        }
+        self.blind_before = reasons;
+    }
+
+    /// The run is over.
+    pub fn stopped(&mut self, reason: &str) {
+        self.line(&Line::Stopped { at_ns: clock::monotonic_ns(), reason }, || format!("stopped: {reason}"));
+    }
+
+    fn line(&self, line: &Line<'_>, text: impl FnOnce() -> String) {
+        let mut out = std::io::stdout().lock();
+        // Whoever reads us may go away; the watch goes on.
+        let _ = if self.json {
+            serde_json::to_writer(&mut out, line).map_err(std::io::Error::from).and_then(|()| out.write_all(b"\n"))
+        } else {
+            let text = text();
+            if text.is_empty() { Ok(()) } else { writeln!(out, "{} {text}", wall_time()) }
+        };
+        let _ = out.flush();
+    }
+}
+
+/// Time of day, UTC.
+fn wall_time() -> String {
+    let seconds = clock::epoch_ns() / 1_000_000_000;
+    let (hours, minutes, seconds) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let ms = clock::epoch_ns() / 1_000_000 % 1000;
+    format!("{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z")
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Observe => "observe (nothing is cancelled)",
+        Mode::DryRun => "dry-run (orders are written, not sent)",
+        Mode::Enforce => "enforce",
+    }
+}
+
+/// An effect for a person; empty for what only programs care about.
+fn effect_text(effect: &Effect) -> String {
+    match effect {
+        Effect::Level(Level::Calm) => "calm".to_owned(),
+        Effect::Level(Level::Suspect) => "suspect: watching closely".to_owned(),
+        Effect::Overload(OverloadNote { reason, .. }) => format!("overload: {reason}"),
+        Effect::Decision(decision) => decision_text(decision),
+        Effect::Cancel(Order { task, rung_name, .. }) => format!("order: {rung_name} for session {}", task.id),
+        Effect::Outcome(OrderOutcome { summary, .. }) => format!("outcome: {summary}"),
+    }
+}
+
+fn decision_text(decision: &Decision) -> String {
+    let what = if decision.orders.is_empty() { "nobody is cancelled" } else { "decision" };
+    format!("{what}: {}", decision.summary)
+}
+
+fn answer_text(sent: &SentOrder) -> String {
+    let took_ms = sent.answered_at_ns.saturating_sub(sent.sent_at_ns) as f64 / 1e6;
+    let result = match &sent.answer.result {
+        OrderResult::Accepted => format!("accepted after {took_ms:.1} ms"),
+        OrderResult::Missed => format!("missed, the task had ended: {}", sent.answer.detail),
+        OrderResult::Refused(reason) => format!("refused: {reason}"),
+        OrderResult::NotSent => format!("not sent: {}", sent.answer.detail),
+    };
+    format!("{}: {result}", sent.command)
+}
