@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 
 use atropos::target::glibc::LockOwner;
@@ -65,37 +66,32 @@ fn glibc_locks_name_their_owner_and_nothing_else_does() {
         ("futex-like-mutex", &nobody),
     ];
     for (case, expected) in cases {
-        let mut started = Started::new(Command::new(&program).arg(case));
-        let (tid, holder, lock) = waiter(&started.line());
-        let process = Process::open(started.pid()).unwrap();
-        let memory = ProcessMemory::open(&process).unwrap();
-        wait_for(&format!("{case}: the waiter to block"), || {
-            process.blocked_on(tid).unwrap()
-        });
-        let found = process.lock_that_blocks(tid, &memory).unwrap();
-        assert_eq!(
-            found.map(|found| found.lock),
-            expected(lock, holder),
-            "{case}"
-        );
-        assert_eq!(
-            found.and_then(|found| found.owner_tid),
-            expected(lock, holder).and_then(|lock| lock.owner_tid())
-        );
-        assert_eq!(
-            process.lock_that_blocks(holder, &memory).unwrap(),
-            None,
-            "{case}: the holder waits for no lock"
-        );
-        let threads = process.threads().unwrap();
-        assert_eq!(threads.len(), 2);
-        assert!(
-            threads
-                .iter()
-                .any(|thread| (thread.tid, thread.tid_in_target, &*thread.name)
-                    == (tid, tid, "locks"))
-        );
+        assert_owner(&program, case, expected);
     }
+}
+
+fn assert_owner(program: &Path, case: &str, expected: Expected<'_>) {
+    let mut started = Started::new(Command::new(program).arg(case));
+    let (tid, holder, lock) = waiter(&started.line());
+    let process = Process::open(started.pid()).unwrap();
+    let memory = ProcessMemory::open(&process).unwrap();
+    wait_for(&format!("{case}: the waiter to block"), || {
+        process.blocked_on(tid).unwrap()
+    });
+    let found = process.lock_that_blocks(tid, &memory).unwrap();
+    assert_eq!(
+        found.map(|found| found.lock),
+        expected(lock, holder),
+        "{case}"
+    );
+    let owner = expected(lock, holder).and_then(|lock| lock.owner_tid());
+    assert_eq!(found.and_then(|found| found.owner_tid), owner);
+    let of_holder = process.lock_that_blocks(holder, &memory).unwrap();
+    assert_eq!(of_holder, None, "{case}: the holder waits for no lock");
+    let threads = process.threads().unwrap();
+    assert_eq!(threads.len(), 2);
+    let thread = threads.iter().find(|thread| thread.tid == tid).unwrap();
+    assert_eq!((thread.tid_in_target, &*thread.name), (tid, "locks"));
 }
 
 #[test]

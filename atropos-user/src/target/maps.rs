@@ -53,6 +53,13 @@ pub struct MappedFile {
     pub is_exe: bool,
 }
 
+/// Where a mapped file can be opened, and what it says.
+struct Located {
+    path_for_us: PathBuf,
+    layout: Layout,
+    replaced: bool,
+}
+
 impl MappedFile {
     /// Where a virtual address of the file is in the process.
     pub fn address_of(&self, vaddr: u64) -> u64 {
@@ -84,12 +91,13 @@ impl Process {
         if maps.0.is_empty() || !self.still_same() {
             return Err(self.exited(what));
         }
-        let exe_inode = fs::metadata(format!("/proc/{}/exe", self.pid))
-            .map(|file| file.ino())
+        let link = format!("/proc/{}/exe", self.pid);
+        let exe = fs::read_link(&link)
+            .and_then(|name| Ok((name, fs::metadata(&link)?.ino())))
             .ok();
         let mut files = Vec::new();
         for maps in by_file(&maps.0) {
-            files.extend(self.mapped_file(&maps, exe_inode)?);
+            files.extend(self.mapped_file(&maps, exe.as_ref())?);
         }
         files.sort_by_key(|file: &MappedFile| !file.is_exe);
         Ok(files)
@@ -123,56 +131,32 @@ impl Process {
     fn mapped_file(
         &self,
         maps: &[&MemoryMap],
-        exe_inode: Option<u64>,
+        exe: Option<&(PathBuf, u64)>,
     ) -> Result<Option<MappedFile>, TargetError> {
         let first = maps[0];
         let MMapPath::Path(path) = &first.pathname else {
             return Ok(None);
         };
         let (path_in_target, deleted) = without_deleted(path);
-        let is_exe = exe_inode == Some(first.inode);
-        let by_name = self.path_for_us(&path_in_target);
-        let named = File::open(&by_name).ok();
-        let named_inode = named
-            .as_ref()
-            .and_then(|file| file.metadata().ok())
-            .map(|file| file.ino());
-        let named_layout = named.and_then(layout);
-        let (path_for_us, layout, replaced) = if !deleted && named_inode == Some(first.inode) {
-            (by_name, named_layout, false)
-        } else {
-            let (mapped_path, mapped) = match self.open_mapped(first, is_exe) {
-                // Unmapped in between, or nothing that has a file.
-                Err(TargetError::Unreadable { .. }) if !is_exe => return Ok(None),
-                other => other?,
-            };
-            let mapped_layout = layout(mapped);
-            // Overlay file systems give a file other inodes than its mappings: the build id decides.
-            let same = matches!((&mapped_layout, &named_layout), (Some(a), Some(b)) if a.build_id.is_some() && a.build_id == b.build_id);
-            if same && !deleted {
-                (by_name, named_layout, false)
-            } else {
-                (mapped_path, mapped_layout, named_inode.is_some() && !same)
-            }
-        };
-        let Some(layout) = layout else {
+        let is_exe = exe.is_some_and(|(name, inode)| name == path && *inode == first.inode);
+        let Some(Located {
+            path_for_us,
+            layout,
+            replaced,
+        }) = self.locate(first, &path_in_target, deleted, is_exe)?
+        else {
             return Ok(None);
         };
         let executable = |map: &MemoryMap| map.perms.contains(MMPermissions::EXECUTE);
-        let load_bias = maps
-            .iter()
-            .filter(|map| executable(map))
-            .find_map(|map| layout.load_bias(map.address.0, map.offset, true));
-        let Some(load_bias) = load_bias else {
-            return Ok(None);
-        };
+        let mut code = maps.iter().filter(|map| executable(map));
+        let load_bias = code.find_map(|map| layout.load_bias(map.address.0, map.offset, true));
         let segments = maps.iter().map(|map| MappedSegment {
             start: map.address.0,
             end: map.address.1,
             file_offset: map.offset,
             executable: executable(map),
         });
-        Ok(Some(MappedFile {
+        Ok(load_bias.map(|load_bias| MappedFile {
             path_for_us,
             path_in_target,
             dev: first.dev,
@@ -183,6 +167,54 @@ impl Process {
             deleted,
             replaced,
             is_exe,
+        }))
+    }
+
+    /// Finds a path to the mapped file itself; `None` when it is no ELF file.
+    fn locate(
+        &self,
+        map: &MemoryMap,
+        name: &Path,
+        deleted: bool,
+        is_exe: bool,
+    ) -> Result<Option<Located>, TargetError> {
+        let named_path = self.path_for_us(name);
+        let named = File::open(&named_path).ok();
+        let named_inode = named
+            .as_ref()
+            .and_then(|file| Some(file.metadata().ok()?.ino()));
+        let named_layout = named.and_then(layout);
+        let by_name = |layout: Option<Layout>| {
+            layout.map(|layout| Located {
+                path_for_us: named_path.clone(),
+                layout,
+                replaced: false,
+            })
+        };
+        if !deleted && named_inode == Some(map.inode) {
+            return Ok(by_name(named_layout));
+        }
+        let (path_for_us, mapped) = match self.open_mapped(map, is_exe) {
+            // Unmapped in between, or nothing that has a file.
+            Err(TargetError::Unreadable { .. }) if !is_exe => return Ok(None),
+            other => other?,
+        };
+        let Some(mapped) = layout(mapped) else {
+            return Ok(None);
+        };
+        // Overlay file systems give a file other inodes than its mappings: the build id decides.
+        let same = mapped.build_id.is_some()
+            && named_layout
+                .as_ref()
+                .is_some_and(|named| named.build_id == mapped.build_id);
+        if same && !deleted {
+            return Ok(by_name(named_layout));
+        }
+        let replaced = named_inode.is_some() && !same;
+        Ok(Some(Located {
+            path_for_us,
+            layout: mapped,
+            replaced,
         }))
     }
 

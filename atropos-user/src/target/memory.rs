@@ -100,10 +100,12 @@ impl ProcessMemory {
         done_count
     }
 
-    fn mem(&self) -> Option<&File> {
-        self.mem
-            .get_or_init(|| File::open(format!("/proc/{}/mem", self.pid)).ok())
-            .as_ref()
+    /// Reads through `/proc/PID/mem`.
+    fn read_file(&self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let open = || File::open(format!("/proc/{}/mem", self.pid)).ok();
+        let mem = self.mem.get_or_init(open).as_ref();
+        let read = mem.and_then(|mem| mem.read_exact_at(into, address).ok());
+        read.ok_or(Fault { address })
     }
 }
 
@@ -120,12 +122,37 @@ impl Memory for ProcessMemory {
         }];
         match process_vm_readv(self.pid, &mut [IoSliceMut::new(into)], &remote) {
             Ok(read_bytes) if read_bytes == wanted_bytes => Ok(()),
-            Err(Errno::EPERM | Errno::ENOSYS) => self
-                .mem()
-                .ok_or(fault)?
-                .read_exact_at(into, address)
-                .map_err(|_| fault),
+            Err(Errno::EPERM | Errno::ENOSYS) => self.read_file(address, into),
             Ok(_) | Err(_) => Err(fault),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_reading_agree() {
+        let value = 0x1234_5678_9abc_def0_u64;
+        let address = (&raw const value) as u64;
+        let memory = ProcessMemory {
+            pid: Pid::this(),
+            mem: OnceLock::new(),
+        };
+        let mut bytes = [0; 8];
+        memory.read_file(address, &mut bytes).unwrap();
+        assert_eq!(u64::from_le_bytes(bytes), value);
+        assert_eq!(memory.read_u64(address), Ok(value));
+        for nowhere in [8, u64::MAX, u64::MAX - 3] {
+            assert_eq!(
+                memory.read_file(nowhere, &mut bytes),
+                Err(Fault { address: nowhere })
+            );
+            assert_eq!(
+                memory.read(nowhere, &mut bytes),
+                Err(Fault { address: nowhere })
+            );
         }
     }
 }

@@ -64,21 +64,19 @@ impl Process {
         if stat.flags & PF_KTHREAD != 0 {
             return Err(TargetError::KernelThread { pid, comm });
         }
-        if matches!(stat.state, 'Z' | 'X' | 'x') {
+        if has_ended(&stat) {
             return Err(TargetError::Exited {
                 pid,
                 what: "its state".to_owned(),
             });
         }
         let exe = read_link(pid, "exe")?;
-        let cmdline = fs::read(format!("/proc/{pid}/cmdline"))
-            .map_err(|error| TargetError::reading(pid, "its command line", &error))?;
         let process = Self {
             pid,
             start_time_ticks: stat.starttime,
             comm,
             exe: maps::without_deleted(&exe).0,
-            cmdline: arguments(&cmdline),
+            cmdline: cmdline(pid)?,
             uid: status.euid,
             other_mount_namespace: other_namespace(pid, "mnt")?,
             other_pid_namespace: status.nspid.is_some_and(|ids| ids.len() > 1),
@@ -146,9 +144,8 @@ impl Process {
 
     /// Whether the id still belongs to this process, alive.
     pub fn still_same(&self) -> bool {
-        stat(self.pid).is_ok_and(|stat| {
-            stat.starttime == self.start_time_ticks && !matches!(stat.state, 'Z' | 'X' | 'x')
-        })
+        stat(self.pid)
+            .is_ok_and(|stat| stat.starttime == self.start_time_ticks && !has_ended(&stat))
     }
 
     /// CPU time that its threads have used, in user and kernel mode. Rises in steps of a clock tick (usually 10 ms).
@@ -185,6 +182,11 @@ impl Process {
     }
 }
 
+/// A zombie keeps its id and nothing else.
+fn has_ended(stat: &Stat) -> bool {
+    matches!(stat.state, 'Z' | 'X' | 'x')
+}
+
 fn proc_of(pid: u32) -> Result<procfs::process::Process, TargetError> {
     let gone = || TargetError::Exited {
         pid,
@@ -212,6 +214,12 @@ fn other_namespace(pid: u32, kind: &str) -> Result<bool, TargetError> {
         TargetError::reading(std::process::id(), "its own namespaces", &error)
     })?;
     Ok(theirs != ours)
+}
+
+fn cmdline(pid: u32) -> Result<Vec<String>, TargetError> {
+    let path = format!("/proc/{pid}/cmdline");
+    let bytes = fs::read(&path).map_err(|error| TargetError::reading(pid, &path, &error))?;
+    Ok(arguments(&bytes))
 }
 
 fn arguments(cmdline: &[u8]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use procfs::net::TcpState;
@@ -31,6 +31,18 @@ pub struct Listening {
     pub tcp: Vec<SocketAddr>,
     /// The TCP addresses are of another network namespace: we cannot reach them by their numbers.
     pub other_network_namespace: bool,
+}
+
+impl Listening {
+    /// The TCP addresses as we connect to them on this machine: loopback where the target takes any address.
+    pub fn tcp_for_us(&self) -> Vec<SocketAddr> {
+        let loopback = |address: &SocketAddr| match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
+            _ => *address,
+        };
+        self.tcp.iter().map(loopback).collect()
+    }
 }
 
 impl Process {
@@ -112,6 +124,22 @@ fn field(line: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_takes_any_address_is_reached_by_loopback() {
+        let tcp = ["0.0.0.0:3306", "10.1.2.3:3307", "[::]:3306"];
+        let tcp = tcp.map(|address| address.parse().unwrap()).to_vec();
+        let listening = Listening {
+            tcp,
+            ..Listening::default()
+        };
+        let for_us: Vec<String> = listening
+            .tcp_for_us()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(for_us, ["127.0.0.1:3306", "10.1.2.3:3307", "[::1]:3306"]);
+    }
 
     #[test]
     fn only_own_listening_sockets_with_a_path_are_taken() {

@@ -38,7 +38,10 @@ fn emulated_first_instructions_are_taken_as_they_are() {
         &PUSH_R15,
         &[0x90],
         &[0x66, 0x90],
+        &[0xf3, 0x90],
+        &[0x0f, 0x1f, 0x40, 0],
         &[0x0f, 0x1f, 0x44, 0, 0],
+        &[0x66, 0x0f, 0x1f, 0x44, 0, 0],
     ] {
         assert_moves(&[cheap, &RET], 0, Cost::Cheap);
     }
@@ -56,15 +59,13 @@ fn emulated_first_instructions_are_taken_as_they_are() {
 #[test]
 fn look_alikes_of_emulated_instructions_are_single_stepped() {
     for (bytes, name) in [
-        (&[0x41, 0x90][..], "xchg r8"),
-        (&[0xf3, 0x90], "pause"),
-        (&[0x6a, 0x01], "push imm8"),
+        (&[0x6a, 0x01][..], "push imm8"),
         (&[0xff, 0x37], "push (%rdi)"),
         (&[0x66, 0x50], "push %ax"),
         (&[0x48, 0x50], "push with a needless rex.w"),
         (&[0xe3, 0x00], "jrcxz"),
         (&[0xff, 0xe0], "jmp *%rax"),
-        (&[0x0f, 0x1f, 0x40, 0x00], "4-byte nop"),
+        (&ENDBR64, "endbr64"),
     ] {
         let choice = entry(&[bytes, &RET]);
         assert_eq!(
@@ -142,17 +143,34 @@ fn registers_that_nobody_asked_for_may_be_crossed() {
 
 #[test]
 fn the_stack_pointer_is_kept_when_asked_for() {
-    let pieces: &[&[u8]] = &[&[0x48, 0x83, 0xec, 0x18], &[0xe8, 0, 0, 0, 0], &RET];
-    let choice = entry(pieces);
-    assert_eq!(
-        (choice.moved, choice.cost),
-        (4, Cost::Emulated),
-        "sub $0x18,%rsp; call: {}",
-        choice.why
-    );
+    // sub $0x18,%rsp; test %rdi,%rdi; je
+    let pieces: &[&[u8]] = &[
+        &[0x48, 0x83, 0xec, 0x18],
+        &[0x48, 0x85, 0xff],
+        &[0x74, 0],
+        &RET,
+    ];
+    assert_moves(pieces, 7, Cost::Emulated);
     let choice = entry_keeping(pieces, Keep::ALL);
     assert_eq!((choice.moved, choice.cost), (0, Cost::Expensive));
     assert!(choice.why.contains("writes rsp"), "{}", choice.why);
+}
+
+#[test]
+fn a_call_is_taken_where_it_stands_but_never_moved_to() {
+    assert_stays(&[&[0x31, 0xc0], &[0xe8, 0, 0, 0, 0], &RET], "branches");
+}
+
+#[test]
+fn an_exchange_that_the_kernel_takes_for_a_nop_carries_no_probe() {
+    for bytes in [&[0x41, 0x90][..], &[0x49, 0x90], &[0x66, 0x41, 0x90]] {
+        let why = choose(bytes, 0x1000, 0x1000, Keep::ARGUMENTS).unwrap_err();
+        assert!(why.contains("would skip"), "{why}");
+        assert_stays(&[&ENDBR64, bytes, &PUSH_RBP, &RET], "cannot be probed");
+    }
+    // xchg %rcx,%rax and xchg %eax,-0x70(%rax) are none of that kind.
+    assert!(choose(&[0x48, 0x91], 0x1000, 0x1000, Keep::ARGUMENTS).is_ok());
+    assert!(choose(&[0x87, 0x40, 0x90], 0x1000, 0x1000, Keep::ARGUMENTS).is_ok());
 }
 
 #[test]
