@@ -18,6 +18,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub use find::TargetArgs;
 
+use crate::agent::initiator::ControlOptions;
+
 /// Finds the task that starves the others of an application resource, and ends that task, only that one.
 #[derive(Debug, Parser)]
 #[command(name = "atropos", version, max_term_width = 110)]
@@ -60,6 +62,14 @@ pub struct ControlArgs {
     /// File with the password on its first line [default: the environment variable ATROPOS_PASSWORD, else no password]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+}
+
+impl From<&ControlArgs> for ControlOptions {
+    fn from(args: &ControlArgs) -> Self {
+        let ControlArgs { socket, host, port, extra_port, user, password_file } = args.clone();
+        let password = std::env::var("ATROPOS_PASSWORD").ok();
+        Self { socket, host, port, extra_port, user, password_file, password }
+    }
 }
 
 /// Exit codes, as `docs/troubleshooting.md` documents them. 2 is a command line that cannot be understood.

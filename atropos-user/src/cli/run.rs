@@ -7,7 +7,7 @@ use clap::Args;
 use super::find::{TargetArgs, preset_for};
 use super::{ControlArgs, Failure, exit};
 use crate::agent::carrier::Carrier;
-use crate::agent::initiator::{self, ControlOptions};
+use crate::agent::initiator;
 use crate::agent::resolve::Resolved;
 use crate::agent::run::{End, run as watch};
 use crate::agent::tell::Teller;
@@ -57,14 +57,6 @@ impl RunArgs {
             (false, true) => Mode::DryRun,
             (false, false) => Mode::Observe,
         }
-    }
-}
-
-impl From<&ControlArgs> for ControlOptions {
-    fn from(args: &ControlArgs) -> Self {
-        let ControlArgs { socket, host, port, extra_port, user, password_file } = args.clone();
-        let password = std::env::var("ATROPOS_PASSWORD").ok();
-        Self { socket, host, port, extra_port, user, password_file, password }
     }
 }
 
