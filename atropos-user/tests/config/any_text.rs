@@ -117,3 +117,22 @@ fn deep_nesting_has_an_answer() {
     read_expression(&"1+".repeat(450));
     read_expression(&format!("{}1", "1+".repeat(450)));
 }
+
+#[test]
+fn many_mistakes_have_an_answer_soon() {
+    let start = include_str!("small.toml");
+    let many = 8_000;
+    let numbered = |line: &dyn Fn(usize) -> String| -> String { (0..many).map(line).collect() };
+    read(&format!(
+        "{start}[extra]\n{}",
+        numbered(&|n| format!("k{n} = {n}\n"))
+    ));
+    let chain = numbered(&|n| format!("k{n} = {{ after = \"k{}\" }}\n", n + 1));
+    read(&start.replace("[layout]\n", &format!("[layout]\n{chain}")));
+    let lets = numbered(&|n| format!("{{ k{n} = \"x{n}\" }},\n"));
+    read(&start.replace("let = [", &format!("let = [{lets}")));
+    read(&format!(
+        "{start}\n{}",
+        numbered(&|n| format!("[[resource]]\nname = \"r{n}\"\n"))
+    ));
+}

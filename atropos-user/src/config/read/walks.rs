@@ -6,8 +6,12 @@ use super::super::problem::Problem;
 use super::super::schema;
 use super::super::scope::Scope;
 use super::super::source::Located;
+use super::super::tree::Node;
 use super::sessions::text_at;
 use super::{Context, MAX_LIST, as_table, enabled, is_variable, modes, unique, variable};
+
+/// Most variables of a walk.
+const MAX_LETS: usize = 64;
 
 /// Reads all walks.
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Vec<Walk> {
@@ -82,24 +86,31 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
     })
 }
 
-/// The entries of `let` whose names can be used.
-fn let_entries<'a>(fields: &Fields<'a>) -> Vec<(Located<String>, &'a super::super::tree::Node)> {
+/// The entries of `let`. A name that cannot be used is kept: what uses it is not wrong for that.
+fn let_entries<'a>(fields: &Fields<'a>) -> Vec<(Located<String>, &'a Node)> {
     let mut entries = Vec::new();
     for node in fields.items("let") {
-        let table = as_table(&node.value).filter(|table| table.entries.len() == 1);
-        let Some(entry) = table.and_then(|table| table.entries.first()) else {
+        let table = as_table(&node.value).map_or(&[][..], |table| &table.entries);
+        if table.len() != 1 {
             let message = "each entry of `let` is a table with one name and one expression";
-            fields.report.add(
-                Problem::at(&node.place, message).help("write `{ lock = \"*(ticket + 64)\" }`"),
-            );
-            continue;
-        };
-        let name = Located {
-            value: entry.key.clone(),
-            place: entry.key_place.clone(),
-        };
-        is_variable(&name, fields.report);
-        entries.push((name, &entry.node));
+            let help = "write `{ lock = \"*(ticket + 64)\" }`";
+            fields
+                .report
+                .add(Problem::at(&node.place, message).help(help));
+        }
+        for entry in table {
+            let name = Located {
+                value: entry.key.clone(),
+                place: entry.key_place.clone(),
+            };
+            is_variable(&name, fields.report);
+            entries.push((name, &entry.node));
+        }
+    }
+    if entries.len() > MAX_LETS {
+        let message = format!("{} entries of `let`", entries.len());
+        fields.wrong("let", message, format!("at most {MAX_LETS}"));
+        entries.truncate(MAX_LETS);
     }
     entries
 }
