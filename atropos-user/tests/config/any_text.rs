@@ -69,7 +69,9 @@ proptest! {
     fn a_damaged_preset_has_an_answer(changes in prop::collection::vec(change(), 1..6)) {
         for (_, preset) in config::embedded() {
             let mut text = (*preset).to_owned();
-            changes.iter().for_each(|one| apply(&mut text, one));
+            for one in &changes {
+            apply(&mut text, one);
+        }
             read(&text);
         }
     }
@@ -77,7 +79,9 @@ proptest! {
     #[test]
     fn a_damaged_small_config_has_an_answer(changes in prop::collection::vec(change(), 1..4)) {
         let mut text = include_str!("small.toml").to_owned();
-        changes.iter().for_each(|one| apply(&mut text, one));
+        for one in &changes {
+            apply(&mut text, one);
+        }
         read(&text);
     }
 

@@ -33,7 +33,7 @@ fn good(text: &str) -> Preset {
     load(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// The start of a file that extends the MariaDB preset.
+/// The start of a file that extends the preset of `MariaDB`.
 const MARIADB: &str = "schema = 1\nextends = \"mariadb\"\n";
 
 #[test]

@@ -218,3 +218,25 @@ fn accessors_are_named_by_their_mangled_symbol() {
         }
     );
 }
+
+/// The examples in a text that are whole configs.
+fn examples(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|toml| toml.starts_with("schema"))
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_without_mistakes() {
+    let docs = [
+        include_str!("../../../docs/config.md"),
+        include_str!("../../../presets/mariadb/README.md"),
+    ];
+    for text in docs {
+        assert!(examples(text).next().is_some());
+        for example in examples(text) {
+            config::parse("example.toml", example).unwrap_or_else(|problems| panic!("{problems}"));
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::super::fields::{Fields, formula};
 use super::super::preset::{Conflict, Formula, Label, List, Walk};
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Report};
 use super::super::schema;
 use super::super::scope::Scope;
 use super::super::source::Located;
@@ -38,22 +38,10 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
         .unwrap_or_default();
     let entries = let_entries(fields);
     let mut scope = context.scope.with([session_name.as_str()]);
-    let mut lets = Vec::new();
-    for (name, node) in &entries {
-        if scope.variables.contains(&name.as_str()) {
-            fields.report.add(
-                Problem::at(&name.place, format!("`{}` is there already", name.value))
-                    .help("choose another name"),
-            );
-        }
-        // The name counts from here on even if its expression is wrong: that is one mistake, not many.
-        lets.extend(
-            formula(node, name, &scope, fields.report).map(|formula| (name.value.clone(), formula)),
-        );
-        scope.variables.push(&name.value);
-    }
+    let lets = read_lets(&entries, &mut scope, fields.report);
     let one = |key: &str| fields.formula(key, &scope);
     let (waiting, instance, mode) = (one("waiting"), one("instance"), one("mode"));
+    let checks = fields.formulas("checks", &scope);
     let futex = fields.formulas("futex", &context.scope.with(["futex"]));
     let granted = fields
         .table("granted", &schema::LIST)
@@ -77,7 +65,7 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
         waiting: waiting?,
         instance: instance?,
         mode,
-        checks: fields.formulas("checks", &scope),
+        checks,
         futex,
         granted: granted?,
         queued,
@@ -113,6 +101,26 @@ fn let_entries<'a>(fields: &Fields<'a>) -> Vec<(Located<String>, &'a Node)> {
         entries.truncate(MAX_LETS);
     }
     entries
+}
+
+/// The variables in turn, each in the scope of those before it; all are in scope afterwards.
+fn read_lets<'a>(
+    entries: &'a [(Located<String>, &Node)],
+    scope: &mut Scope<'a>,
+    report: &Report,
+) -> Vec<(String, Formula)> {
+    let mut lets = Vec::new();
+    for (name, node) in entries {
+        if scope.variables.contains(&name.as_str()) {
+            let message = format!("`{}` is there already", name.value);
+            report.add(Problem::at(&name.place, message).help("choose another name"));
+        }
+        let formula = formula(node, name, scope, report);
+        lets.extend(formula.map(|formula| (name.value.clone(), formula)));
+        // The name counts from here on even if its expression is wrong: that is one mistake, not many.
+        scope.variables.push(&name.value);
+    }
+    lets
 }
 
 /// Conflicts compare modes, so every side must have one.
