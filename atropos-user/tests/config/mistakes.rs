@@ -130,7 +130,7 @@ mistakes! {
     // Walks.
     a_walk_without_an_end: "end = \"lock\"\n" => "";
     a_let_with_two_names: "{ lock = \"*(conn + @lock)\" }" => "{ lock = \"*(conn + @lock)\", b = \"1\" }";
-    a_let_that_hides_a_name: "{ lock = \"*(conn + @lock)\" }" => "{ conn = \"*(conn + @lock)\" }";
+    a_let_that_hides_a_name: "{ lock = \"*(conn + @lock)\" }" => "{ lock = \"*(conn + @lock)\" }, { conn = \"lock\" }";
     a_let_that_looks_ahead: "{ lock = \"*(conn + @lock)\" }" => "{ a = \"lock\" }, { lock = \"*(conn + @lock)\" }";
     an_item_that_is_not_read_yet: "object = \"node - 8\"" => "object = \"holder - 8\"";
     conflicts_without_a_mode: "mode = \"u32(holder)\"\n" => "";
