@@ -43,13 +43,6 @@ impl Session {
     pub(super) fn last_wait_end_ns(&self) -> u64 {
         self.last_wait.map_or(0, |last| last.end_ns)
     }
-
-    /// It runs a request.
-    pub(super) fn is_busy(&self) -> bool {
-        self.state
-            .as_ref()
-            .is_some_and(|state| state.activity == Activity::Busy)
-    }
 }
 
 /// A wait that is over.
@@ -73,8 +66,6 @@ pub(super) struct OpenWait {
     pub(super) resource: ResourceId,
     /// For which one. Certain once a snapshot named it.
     pub(super) instance: InstanceKey,
-    /// In which mode, if a snapshot told.
-    pub(super) mode: u32,
     /// Since when.
     pub(super) since_ns: u64,
     /// When it was last seen in progress.
@@ -224,7 +215,7 @@ impl Ledger {
                     }
             });
         if state.activity == Activity::Busy {
-            self.clip_wait_to_request(key, state.since_ns);
+            self.clip_wait_to_request(key, state.since_ns.min(self.now_ns));
         } else if self
             .waits
             .get(&key)
@@ -350,7 +341,7 @@ impl Ledger {
             if last.orphan {
                 last.orphan = false;
                 let end_ns = last.end_ns;
-                known.waited_ns += end_ns - at_ns;
+                known.waited_ns = known.waited_ns.saturating_add(end_ns - at_ns);
                 if !known.is_own() {
                     self.past[usize::from(resource.0)].add(at_ns, end_ns);
                 }
@@ -362,7 +353,6 @@ impl Ledger {
             waiter: session,
             resource,
             instance,
-            mode: 0,
             since_ns: at_ns,
             seen_ns: at_ns,
             last_begin_ns: at_ns,
@@ -430,7 +420,7 @@ impl Ledger {
         };
         let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
         let known = self.sessions.entry(session).or_default();
-        known.waited_ns += end_ns - wait.since_ns;
+        known.waited_ns = known.waited_ns.saturating_add(end_ns - wait.since_ns);
         let instance = wait.listed.is_some().then_some(wait.instance);
         known.last_wait = Some(PastWait {
             resource: wait.resource,

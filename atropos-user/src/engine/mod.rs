@@ -177,7 +177,7 @@ impl Engine {
             }
             let seen = wait.filter(|wait| !ledger.is_blind(wait.resource));
             let open_ns = seen.map_or(0, |wait| ledger.now_ns.saturating_sub(wait.since_ns));
-            let waited_ns = known.waited_ns + open_ns;
+            let waited_ns = known.waited_ns.saturating_add(open_ns);
             flights.push(Flight {
                 session: *key,
                 since_ns,

@@ -113,7 +113,7 @@ struct Victim {
     mode: u32,
     phase_ms: u64,
     period_ms: u64,
-    /// Holds the lock for so long; 0: lets go at once.
+    /// Holds the lock for so long.
     hold_ms: u64,
     done_at_ms: Option<u64>,
 }
@@ -138,6 +138,9 @@ pub struct World {
     members: BTreeMap<u64, Member>,
     locks: BTreeMap<u64, Lock>,
     due: Vec<(u64, Order)>,
+    /// Scripted sessions that end so long after they are granted what they wait for.
+    ends_after: BTreeMap<u64, u64>,
+    ends_at: Vec<(u64, u64)>,
     request: u64,
     completed: u64,
     latency: BTreeMap<u16, u64>,
@@ -159,6 +162,8 @@ impl World {
             members: BTreeMap::new(),
             locks: BTreeMap::new(),
             due: Vec::new(),
+            ends_after: BTreeMap::new(),
+            ends_at: Vec::new(),
             request: 0,
             completed: 0,
             latency: BTreeMap::new(),
@@ -235,6 +240,11 @@ impl World {
             state.activity = activity;
             state.since_ns = now_ns;
         });
+    }
+
+    /// Once it is granted what it waits for, the session ends after so long.
+    pub fn ends_after_grant(&mut self, key: u64, ms: u64) {
+        self.ends_after.insert(key, ms);
     }
 
     /// A session's request ends and it lets go of everything.
@@ -375,6 +385,9 @@ impl World {
             };
             self.event(key, kind);
             self.acquired(key, instance, mode);
+            if let Some(work_ms) = self.ends_after.remove(&key) {
+                self.ends_at.push((now_ms + work_ms, key));
+            }
             if let Some(victim) = self
                 .members
                 .get_mut(&key)
@@ -578,6 +591,13 @@ impl World {
         let due: Vec<(u64, Order)> = due;
         for (_, order) in due {
             self.end(order.task.session.0);
+        }
+        let (ending, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.ends_at)
+            .into_iter()
+            .partition(|(at_ms, _)| *at_ms <= now_ms);
+        self.ends_at = later;
+        for (_, key) in ending {
+            self.end(key);
         }
     }
 
