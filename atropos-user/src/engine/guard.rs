@@ -187,11 +187,6 @@ impl Guard {
             || within(MINUTE_NS) >= u64::from(tuning.per_minute)
             || within(HOUR_NS) >= u64::from(tuning.per_hour)
     }
-
-    #[cfg(test)]
-    pub(super) fn remembered(&self) -> usize {
-        self.orders_ns.len() + self.done.len()
-    }
 }
 
 /// One candidate with everything that the checks look at.

@@ -449,3 +449,7 @@ impl Ledger {
             .map_or(0, |last| last.end_ns)
     }
 }
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;
