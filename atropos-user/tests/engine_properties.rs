@@ -273,7 +273,7 @@ proptest! {
     fn no_order_of_a_played_incident_falls_into_a_quarantine(plan in plan()) {
         let world = play(&plan, Sense::Walk);
         let losses: Vec<u64> =
-            world.inputs.iter().filter_map(|i| matches!(i, Input::Lost(_)).then(|| at_ns(i))).collect();
+            world.inputs.iter().filter(|input| matches!(input, Input::Lost(_))).map(at_ns).collect();
         for order in world.orders() {
             for lost_ns in &losses {
                 prop_assert!(order.at_ns < *lost_ns || order.at_ns - lost_ns >= LOSS_QUARANTINE_NS);
@@ -378,11 +378,13 @@ proptest! {
 
 /// By the latest snapshot before `at_ns`, the session is in the way of another one's wait.
 fn blocks_somebody(inputs: &[Input], at_ns: u64, session: SessionKey) -> bool {
-    let snapshots = inputs.iter().filter_map(|input| match input {
+    let mut snapshots = inputs.iter().filter_map(|input| match input {
         Input::Snapshot(snapshot) if snapshot.at_ns <= at_ns => Some(snapshot),
         _ => None,
     });
-    let latest = snapshots.last().expect("a snapshot before the decision");
+    let latest = snapshots
+        .next_back()
+        .expect("a snapshot before the decision");
     latest.waits.iter().any(|wait| {
         wait.waiter != session
             && wait

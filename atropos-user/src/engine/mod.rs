@@ -25,6 +25,7 @@ mod gain;
 mod guard;
 mod holds;
 mod ledger;
+mod live;
 mod overload;
 mod pacing;
 mod policy;
