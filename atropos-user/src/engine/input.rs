@@ -183,7 +183,7 @@ pub enum Activity {
     Busy,
     /// No request, but a transaction is open.
     IdleInTransaction,
-    /// No request and no transaction, but explicit locks (LOCK TABLES, FLUSH TABLES WITH READ LOCK, GET_LOCK).
+    /// No request and no transaction, but explicit locks (LOCK TABLES, FLUSH TABLES WITH READ LOCK, `GET_LOCK`).
     IdleWithLocks,
 }
 
