@@ -86,7 +86,15 @@ impl MariaDb {
         let socket = directory.path().join("s");
         let port = free_port();
         let log = File::create(directory.path().join("log")).expect("a log file");
-        let mut command = Command::new(server);
+        // The server also ends when the test process is killed and can drop nothing.
+        let mut command = match find(&["setpriv"]) {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "TERM"]).arg(server);
+                command
+            }
+            None => Command::new(server),
+        };
         command
             .arg("--no-defaults")
             .arg(format!("--datadir={}", datadir.display()))
