@@ -3,6 +3,7 @@
 //! Idempotent: what is there is left alone. Each command is printed. Packages are installed as root or through sudo, and start no
 //! service; everything else belongs to the invoking user.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -226,12 +227,14 @@ fn linker(llvm: u32, apt: &Apt) -> Result<PathBuf> {
 /// Debian's package tools, if this is a system that has them.
 struct Apt {
     there: bool,
+    lists_are_fresh: Cell<bool>,
 }
 
 impl Apt {
     fn new() -> Self {
         Self {
             there: find("apt-get").is_some() && find("dpkg-query").is_some(),
+            lists_are_fresh: Cell::new(false),
         }
     }
 
@@ -242,50 +245,52 @@ impl Apt {
             .is_ok_and(|status| status == "installed")
     }
 
-    /// Whether a package can be installed; reads the lists that are there, and fetches them if they know nothing.
+    /// Whether a package can be installed; fetches the lists if they do not know it.
     fn has(&self, package: &str) -> bool {
         let listed = || {
             let mut policy = Command::new("apt-cache");
             capture(policy.args(["policy", package])).is_ok_and(|text| {
                 text.lines()
-                    .any(|line| line.trim().starts_with("Candidate: ") && !line.contains("(none)"))
+                    .filter_map(|line| line.trim().strip_prefix("Candidate: "))
+                    .any(|candidate| candidate != "(none)")
             })
         };
-        self.there && (listed() || (!lists_are_fresh() && self.update().is_ok() && listed()))
+        self.there && (listed() || (self.update().is_ok() && listed()))
     }
 
-    /// Installs those packages that are missing; once more after a fresh look at the lists if that fails.
+    /// Installs those packages that are missing; once more if that fails, since mirrors hiccup.
     fn install(&self, packages: &[&str]) -> Result<()> {
-        if !self.there {
-            println!(
-                "setup: no apt here: these packages, or what stands for them, are yours to install: {}",
-                packages.join(" ")
-            );
-            return Ok(());
-        }
         let missing: Vec<&str> = packages
             .iter()
             .copied()
-            .filter(|package| !Self::is_installed(package))
+            .filter(|package| !self.there || !Self::is_installed(package))
             .collect();
         if missing.is_empty() {
             return Ok(());
         }
+        if !self.there {
+            let list = missing.join(" ");
+            println!(
+                "setup: no apt here: these, or what stands for them, are yours to install: {list}"
+            );
+            return Ok(());
+        }
         let _quiet = NoServices::start()?;
-        if !lists_are_fresh() {
-            self.update()?;
-        }
-        if let Err(first) = Self::get(&missing) {
+        let once = || self.update().and_then(|()| Self::get(&missing));
+        once().or_else(|first| {
             println!("setup: {first:#}; once more");
-            self.update()?;
-            Self::get(&missing)?;
-        }
-        Ok(())
+            self.lists_are_fresh.set(false);
+            once()
+        })
     }
 
-    #[expect(clippy::unused_self, reason = "only for whoever has apt")]
+    /// Fetches the package lists, once.
     fn update(&self) -> Result<()> {
-        run(as_root("apt-get")?.args(["update", "-q"]))
+        if !self.lists_are_fresh.get() {
+            run(as_root("apt-get")?.args(["update", "-q"]))?;
+            self.lists_are_fresh.set(true);
+        }
+        Ok(())
     }
 
     fn get(packages: &[&str]) -> Result<()> {
@@ -297,23 +302,9 @@ impl Apt {
             "install",
             "-q",
             "-y",
-            "--no-install-recommends",
         ]);
-        run(env.args(packages))
+        run(env.arg("--no-install-recommends").args(packages))
     }
-}
-
-/// Whether package lists were fetched within the last day.
-fn lists_are_fresh() -> bool {
-    let Ok(entries) = fs::read_dir("/var/lib/apt/lists") else {
-        return false;
-    };
-    let day = std::time::Duration::from_hours(24);
-    entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().ends_with("Packages"))
-        .filter_map(|entry| entry.metadata().ok()?.modified().ok())
-        .any(|modified| modified.elapsed().map_or(true, |age| age < day))
 }
 
 /// While this lives, packages that are installed start no service. A rule that the machine has already is kept.
