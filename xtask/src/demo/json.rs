@@ -308,10 +308,10 @@ mod tests {
     #[test]
     fn a_request_without_an_answer_counts_with_its_age() {
         let samples = [Sample {
-            arrived_ns: 0,
+            arrived_ns: SECOND,
             ..Sample::default()
         }];
-        let phase = Phase::new(&samples, 0, SECOND, 3 * SECOND);
+        let phase = Phase::new(&samples, SECOND, 2 * SECOND, 4 * SECOND);
         assert_eq!(
             (phase.offered, phase.completed, phase.p99_ms as u64),
             (1, 0, 3_000)

@@ -117,6 +117,9 @@ impl Server {
         let mut connection = self.connect("root").await?;
         for user in ["shop", "batch", "backup", "report", "deploy"] {
             connection
+                .query_drop(format!("CREATE USER {user}@localhost"))
+                .await?;
+            connection
                 .query_drop(format!("GRANT ALL ON *.* TO {user}@localhost"))
                 .await?;
         }
@@ -139,7 +142,7 @@ async fn table(connection: &mut Conn, name: &str, more: &str, rows: u64) -> Resu
         .await?;
     connection
         .query_drop(format!(
-            "INSERT INTO demo.{name} SELECT seq, seq, REPEAT('x', 60) FROM seq_1_to_{rows}"
+            "INSERT INTO demo.{name} SELECT seq, seq, REPEAT('x', 60) FROM demo.seq_1_to_{rows}"
         ))
         .await
         .with_context(|| format!("cannot fill demo.{name}"))

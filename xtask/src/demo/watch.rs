@@ -85,7 +85,7 @@ enum Effect {
         reason: String,
     },
     Decision(Decision),
-    #[expect(dead_code, reason = "its decision has told it already")]
+    #[allow(dead_code, reason = "its decision has told it already")]
     Cancel(serde::de::IgnoredAny),
     Outcome {
         at_ns: u64,
@@ -185,7 +185,7 @@ impl Agent {
         let readers = vec![
             tokio::spawn(lines(output, move |line| ear.hear(line))),
             tokio::spawn(lines(errors, move |line| {
-                for_errors.tell(format!("atropos: {line}"))
+                for_errors.tell(format!("atropos: {line}"));
             })),
         ];
         let mut agent = Self {
@@ -337,7 +337,9 @@ mod tests {
             seen: Arc::default(),
             attached,
         };
-        lines.iter().for_each(|line| ear.hear(line));
+        for line in lines {
+            ear.hear(line);
+        }
         let seen = lock(&ear.seen).clone();
         (seen, *is_attached.borrow())
     }
