@@ -19,6 +19,8 @@ const BUILD_PACKAGES: [&str; 4] = ["g++", "zlib1g-dev", "libzstd-dev", "libxml2-
 const SERVER_PACKAGES: [&str; 2] = ["mariadb-server", "mariadb-client"];
 /// The distribution's compiler with the source of `core`.
 const COMPILER_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
+/// Its clippy and rustfmt.
+const LINT_PACKAGES: [&str; 2] = ["rust-web-clippy", "rustfmt-web"];
 
 /// The verb `setup`.
 #[derive(clap::Args)]
@@ -121,6 +123,10 @@ fn prepare(source: Source, apt: &Apt) -> Result<Toolchain> {
         }
         Source::System => {
             let compiler = distribution(apt)?;
+            // rustup would bring these; here they are packages, and only `lint` needs them.
+            if let Err(error) = apt.install(&LINT_PACKAGES) {
+                println!("setup: without clippy or rustfmt: {error:#}");
+            }
             toolchain::write_wrappers()?;
             compiler
         }
