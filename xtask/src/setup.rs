@@ -132,10 +132,14 @@ fn prepare(source: Source, apt: &Apt) -> Result<Toolchain> {
         }
     };
     let llvm = llvm_for(&compiler, apt)?;
+    let linker = linker(llvm, apt)?;
+    if source == Source::System {
+        toolchain::link_linker(&linker)?;
+    }
     Ok(Toolchain {
         source,
         llvm,
-        linker: linker(llvm, apt)?,
+        linker,
         rustc: compiler.version,
     })
 }

@@ -87,34 +87,32 @@ impl Toolchain {
 
     /// Sets what a build of both halves needs in the environment.
     pub(crate) fn apply(&self, command: &mut Command) {
-        let mut folders: Vec<PathBuf> = self
-            .linker
-            .parent()
-            .map(Path::to_path_buf)
-            .into_iter()
-            .collect();
-        match self.source {
+        let folder = match self.source {
             Source::Nightly => {
                 command.env(VARIABLE, "nightly");
+                self.linker.parent()
             }
             Source::Linked => {
                 command.env(VARIABLE, LINKED);
+                self.linker.parent()
             }
             Source::System => {
                 // Without rustup the inner build takes whatever cargo is first on PATH; the outer one keeps the real compiler.
-                folders.push(wrappers().join("bin"));
+                // The linker is linked in there: its own folder may hold a rustup that was kept off PATH.
                 command.env("RUSTC", "/usr/bin/rustc");
+                None
             }
-        }
-        command.env("PATH", path_with(&folders));
+        };
+        let wrappers = wrappers().join("bin");
+        command.env("PATH", path_with(folder.unwrap_or(&wrappers)));
     }
 }
 
-/// PATH with these folders in front.
-fn path_with(folders: &[PathBuf]) -> OsString {
+/// PATH with this folder in front.
+fn path_with(folder: &Path) -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let rest = env::split_paths(&path);
-    env::join_paths(folders.iter().cloned().chain(rest)).unwrap_or(path)
+    env::join_paths(std::iter::once(folder.to_path_buf()).chain(rest)).unwrap_or(path)
 }
 
 /// A compiler that was found.
@@ -213,6 +211,14 @@ pub(crate) fn write_wrappers() -> Result<()> {
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
+}
+
+/// Puts the linker beside the wrappers.
+pub(crate) fn link_linker(linker: &Path) -> Result<()> {
+    let link = wrappers().join("bin/bpf-linker");
+    let _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink(linker, &link)
+        .with_context(|| format!("cannot link {} to {}", link.display(), linker.display()))
 }
 
 /// What to do where no compiler and LLVM fit together.
