@@ -4,6 +4,7 @@
 //! run as root. A test that needs what the machine lacks prints a line with `SKIPPED:` and its reason; on CI (`CI=true`) a skipped
 //! test is a failure.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -122,11 +123,10 @@ fn executables(messages: &str) -> Vec<Executable> {
 struct Target {
     kind: Vec<String>,
     name: String,
-    #[serde(default, rename = "required-features")]
-    required_features: Vec<String>,
+    src_path: PathBuf,
 }
 
-/// The test files that are run as root: those that require the kernel half, or are named for it or for a server.
+/// The test files that are run as root: those that speak of the kernel half's feature. The others have run without it.
 fn privileged_targets() -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -143,15 +143,11 @@ fn privileged_targets() -> Result<Vec<String>> {
         .packages
         .into_iter()
         .flat_map(|package| package.targets);
+    let needs_kernel_half = |target: &Target| {
+        fs::read_to_string(&target.src_path).is_ok_and(|text| text.contains(r#"feature = "ebpf""#))
+    };
     Ok(targets
-        .filter(|target| {
-            target
-                .required_features
-                .iter()
-                .any(|feature| feature == "ebpf")
-                || target.name.starts_with("kernel")
-                || target.name.starts_with("mariadb")
-        })
+        .filter(|target| target.kind == ["test"] && needs_kernel_half(target))
         .map(|target| target.name)
         .collect())
 }
@@ -293,9 +289,9 @@ mod tests {
 
     #[test]
     fn only_test_programs_are_taken_from_cargos_messages() {
-        let text = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"a"},"profile":{"test":false},"executable":null}
-{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"b"},"profile":{"test":false},"executable":"/b"}
-{"reason":"compiler-artifact","target":{"kind":["test"],"name":"c"},"profile":{"test":true},"executable":"/c"}
+        let text = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"a","src_path":"/a.rs"},"profile":{"test":false},"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"b","src_path":"/b.rs"},"profile":{"test":false},"executable":"/b"}
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"c","src_path":"/c.rs"},"profile":{"test":true},"executable":"/c"}
 {"reason":"build-finished","success":true}"#;
         let expected = Executable {
             kind: "test".into(),
