@@ -72,10 +72,12 @@ impl From<&ControlArgs> for ControlOptions {
     }
 }
 
-/// Exit codes, as `docs/troubleshooting.md` documents them. 2 is a command line that cannot be understood.
+/// Exit codes, as `docs/troubleshooting.md` documents them.
 pub mod exit {
     /// Something failed that has no code of its own.
     pub const FAILURE: u8 = 1;
+    /// A command line that cannot be understood.
+    pub const USAGE: u8 = 2;
     /// The target process is not there, cannot be read, or went away.
     pub const TARGET: u8 = 3;
     /// The kernel or the privileges are not enough.

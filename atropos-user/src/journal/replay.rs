@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use crate::engine::Settings;
+use crate::engine::{Engine, Settings};
 use crate::engine::input::Input;
 use crate::engine::record::Effect;
 
@@ -39,7 +39,7 @@ pub fn replay<R: Read, D: Decider>(
         match input {
             Ok(input) => {
                 decider.handle(&input, &mut fresh);
-                effects.extend(fresh.drain(..).map(|effect| (at_ns(&input), effect)));
+                effects.extend(fresh.drain(..).map(|effect| (input.at_ns(), effect)));
             }
             Err(error) if error.is_truncation() => unclean = Some(error),
             Err(error) => return Err(error),
@@ -52,12 +52,8 @@ pub fn replay<R: Read, D: Decider>(
     })
 }
 
-fn at_ns(input: &Input) -> u64 {
-    match input {
-        Input::Event(event) => event.at_ns,
-        Input::Lost(lost) => lost.at_ns,
-        Input::Tick(tick) => tick.at_ns,
-        Input::Snapshot(snapshot) => snapshot.at_ns,
-        Input::Outcome(report) => report.at_ns,
+impl Decider for Engine {
+    fn handle(&mut self, input: &Input, effects: &mut Vec<Effect>) {
+        Self::handle(self, input, effects);
     }
 }
