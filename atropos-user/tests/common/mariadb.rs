@@ -27,6 +27,8 @@ pub struct MariaDb {
     pub port: u16,
     /// Its data directory.
     pub datadir: PathBuf,
+    program: PathBuf,
+    arguments: Vec<String>,
     child: Child,
     directory: TempDir,
 }
@@ -71,9 +73,16 @@ impl MariaDb {
 
     /// Starts a server with further options, or `None` where none is installed.
     pub fn start_with(options: &[&str]) -> Option<Self> {
-        let (Some(server), Some(installer)) =
-            (program(), find(&["mariadb-install-db", "mysql_install_db"]))
-        else {
+        let Some(server) = program() else {
+            super::skip("MariaDB is not installed (apt-get install mariadb-server)");
+            return None;
+        };
+        Self::start_program(&server, options)
+    }
+
+    /// Starts this program as the server, or `None` where no installer of MariaDB is installed.
+    pub fn start_program(server: &Path, options: &[&str]) -> Option<Self> {
+        let Some(installer) = find(&["mariadb-install-db", "mysql_install_db"]) else {
             super::skip("MariaDB is not installed (apt-get install mariadb-server)");
             return None;
         };
@@ -81,56 +90,38 @@ impl MariaDb {
             .prefix("atropos-mariadb-")
             .tempdir()
             .expect("a temporary directory");
-        let datadir = directory.path().join("data");
-        install(&installer, &datadir);
-        let socket = directory.path().join("s");
+        install(&installer, &directory.path().join("data"));
         let port = free_port();
-        let log = File::create(directory.path().join("log")).expect("a log file");
-        // The server also ends when the test process is killed and can drop nothing.
-        let mut command = match find(&["setpriv"]) {
-            Some(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "TERM"]).arg(server);
-                command
-            }
-            None => Command::new(server),
-        };
-        command
-            .arg("--no-defaults")
-            .arg(format!("--datadir={}", datadir.display()))
-            .arg(format!("--socket={}", socket.display()))
-            // A server that starts deletes every `#sql` file in its tmpdir, also those of its neighbours.
-            .arg(format!("--tmpdir={}", directory.path().display()))
-            .arg(format!(
-                "--pid-file={}",
-                directory.path().join("pid").display()
-            ))
-            .args([
-                &format!("--port={port}"),
-                "--bind-address=127.0.0.1",
-                "--skip-log-bin",
-            ])
-            .args([
-                "--innodb-buffer-pool-size=32M",
-                "--innodb-flush-log-at-trx-commit=2",
-            ])
-            .args(as_root())
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .process_group(0);
-        let child = command.spawn().expect("mariadbd starts");
+        let mut arguments = vec![
+            format!("--port={port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--skip-log-bin".to_owned(),
+            "--innodb-buffer-pool-size=32M".to_owned(),
+            "--innodb-flush-log-at-trx-commit=2".to_owned(),
+            "--basedir=/usr".to_owned(),
+        ];
+        arguments.extend(options.iter().map(|option| (*option).to_owned()));
+        let child = spawn(server, directory.path(), &arguments);
         let mut this = Self {
             pid: child.id(),
-            socket,
+            socket: directory.path().join("s"),
             port,
-            datadir,
+            datadir: directory.path().join("data"),
+            program: server.to_owned(),
+            arguments,
             child,
             directory,
         };
         this.wait_until_up();
         Some(this)
+    }
+
+    /// Starts the server again on the same data, after [`Self::crash`].
+    pub fn restart(&mut self) {
+        let _ = fs::remove_file(&self.socket);
+        self.child = spawn(&self.program, self.directory.path(), &self.arguments);
+        self.pid = self.child.id();
+        self.wait_until_up();
     }
 
     fn wait_until_up(&mut self) {
@@ -223,6 +214,34 @@ impl Drop for MariaDb {
         }
         self.crash();
     }
+}
+
+/// Starts a server on the data directory in this folder.
+fn spawn(server: &Path, folder: &Path, arguments: &[String]) -> Child {
+    let log = File::create(folder.join("log")).expect("a log file");
+    // The server also ends when the test process is killed and can drop nothing.
+    let mut command = match find(&["setpriv"]) {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "TERM"]).arg(server);
+            command
+        }
+        None => Command::new(server),
+    };
+    command
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", folder.join("data").display()))
+        .arg(format!("--socket={}", folder.join("s").display()))
+        // A server that starts deletes every `#sql` file in its tmpdir, also those of its neighbours.
+        .arg(format!("--tmpdir={}", folder.display()))
+        .arg(format!("--pid-file={}", folder.join("pid").display()))
+        .args(arguments)
+        .args(as_root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .process_group(0);
+    command.spawn().expect("mariadbd starts")
 }
 
 fn as_root() -> Option<&'static str> {
