@@ -165,24 +165,35 @@ fn a_file_extends_a_file_beside_it() {
 
 #[test]
 fn a_circle_of_files_is_an_error_and_not_a_hang() {
-    let (folder, _) = folder("a.toml", "schema = 1\nextends = \"./b.toml\"\n");
-    let path = write(
-        &folder,
-        "b.toml",
-        "schema = 1\nextends = \"../x/../b.toml\"\n",
-    );
+    let (folder, path) = folder("a.toml", "schema = 1\nextends = \"./b.toml\"\n");
     fs::create_dir(folder.path().join("x")).unwrap();
     write(
         &folder,
         "b.toml",
         "schema = 1\nextends = \"./x/../a.toml\"\n",
     );
-    let answer = config::load(folder.path().join("a.toml").to_str().unwrap())
+    let answer = config::load(path.to_str().unwrap())
         .unwrap_err()
         .to_string();
     assert!(answer.contains("goes in a circle"), "{answer}");
     assert!(answer.contains("b.toml:2:11"), "{answer}");
-    drop(path);
+}
+
+#[test]
+fn a_chain_of_files_has_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for n in 0..20 {
+        let text = format!("schema = 1\nextends = \"./{}.toml\"\n", n + 1);
+        write(&folder, &format!("{n}.toml"), text);
+    }
+    let answer = config::load(folder.path().join("0.toml").to_str().unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        answer.contains("9 configs extend each other in a row"),
+        "{answer}"
+    );
+    assert!(answer.contains("7.toml:2:11"), "{answer}");
 }
 
 #[test]
