@@ -84,7 +84,7 @@ fn c1_with_a_backup_that_may_not_even_be_taken_from_the_queue_cancels_nothing_an
     settings.classes[usize::from(BACKUP)].protected_queued = true;
     let mut world = c1(settings);
     world.run(1000);
-    assert_eq!(world.targets(), []);
+    assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.verdict(2), Some(PassedOver::ProtectedClass));
     assert_eq!(world.verdict(1), Some(PassedOver::GainTooSmall));
     assert_eq!(world.decisions().len(), 1, "said once, not at every tick");
@@ -155,7 +155,7 @@ fn an_alter_that_has_worked_for_long_before_it_queued_is_protected_as_a_running_
     world.run(100);
     world.lock(2, T, EXCLUSIVE);
     world.run(350);
-    assert_eq!(world.targets(), []);
+    assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.verdict(2), Some(PassedOver::ProtectedClass));
     world.run(1000);
     assert_eq!(world.targets(), [1]);
@@ -361,7 +361,7 @@ fn many_equal_small_holders_are_not_cancelled_one_by_one() {
         world.sense = sense;
         world.clients(100, 30, T, EXCLUSIVE, 40, hold_ms);
         world.run(20_000);
-        assert_eq!(world.targets(), [], "holds of {hold_ms} ms");
+        assert_eq!(world.targets(), [0_u64; 0], "holds of {hold_ms} ms");
         assert!(
             world.decisions().len() < 20,
             "{} decisions",
@@ -454,7 +454,7 @@ fn protected_tasks_and_users_are_named_and_left_alone() {
         world.edit(1, |state| state.principal = user.to_owned());
         world.lock(1, T, EXCLUSIVE);
         world.run(2000);
-        assert_eq!(world.targets(), []);
+        assert_eq!(world.targets(), [0_u64; 0]);
         assert_eq!(world.verdict(1), Some(reason));
     }
 }
@@ -468,7 +468,7 @@ fn the_agents_own_session_is_never_ordered_to_end() {
     world.edit(1, |state| state.own = true);
     world.lock(1, T, EXCLUSIVE);
     world.run(2000);
-    assert_eq!(world.targets(), []);
+    assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.verdict(1), Some(PassedOver::Own));
 }
 
@@ -481,7 +481,7 @@ fn a_task_that_is_nearly_done_is_left_to_finish() {
     world.edit(1, |state| state.progress = Some(0.95));
     world.lock(1, T, EXCLUSIVE);
     world.run(1000);
-    assert_eq!(world.targets(), []);
+    assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.verdict(1), Some(PassedOver::NearlyDone));
 }
 
@@ -492,10 +492,10 @@ fn lost_events_forbid_orders_for_the_quarantine_and_no_longer() {
         world.run(50);
         world.lose(3);
     }
-    assert_eq!(world.targets(), []);
+    assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.verdict(1), Some(PassedOver::LostEvents));
     world.run(900);
-    assert_eq!(world.targets(), []);
+    assert_eq!(world.targets(), [0_u64; 0]);
     world.run(200);
     assert_eq!(world.targets(), [1]);
 }
@@ -505,7 +505,7 @@ fn a_blind_resource_is_never_a_reason_to_cancel() {
     let mut world = m01(settings(), 2000);
     world.blind("the layout check failed");
     world.run(3000);
-    assert_eq!(world.targets(), []);
+    assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.overloads(), [OverloadState::Regular]);
 }
 
@@ -520,7 +520,7 @@ fn incomplete_walks_and_inferred_waits_are_no_evidence() {
         world.complete = complete;
         world.evidence = evidence;
         world.run(2000);
-        assert_eq!(world.targets(), []);
+        assert_eq!(world.targets(), [0_u64; 0]);
         assert_eq!(world.verdict(1), Some(PassedOver::WeakEvidence));
     }
 }
@@ -557,7 +557,7 @@ fn a_deadlock_is_left_to_the_server() {
     world.lock(1, OTHER, EXCLUSIVE);
     world.lock(2, T, EXCLUSIVE);
     world.run(3000);
-    assert_eq!(world.targets(), []);
+    assert_eq!(world.targets(), [0_u64; 0]);
     assert!(matches!(world.verdict(1), Some(PassedOver::Victim { .. })));
 }
 

@@ -179,7 +179,7 @@ impl Report {
                 let sessions = listed.as_ref().map_err(Clone::clone)?;
                 let mut last = Err(String::new());
                 for _ in 0..LOOKS {
-                    last = walk.graph(sessions, &resolved.memory).map_err(|error| error.to_string());
+                    last = walk.graph(sessions, &resolved.memory, &resolved.memory).map_err(|error| error.to_string());
                     if last.is_ok() {
                         break;
                     }

@@ -11,7 +11,7 @@ use crate::engine::input::{
     Activity, Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, ResourceId, SessionKey, SessionState, Snapshot, Wait,
 };
 use crate::memory::Memory;
-use crate::walk::{Graph, LockWalk, SessionList, SessionView, Trust, WalkError};
+use crate::walk::{Fields, Graph, LockWalk, SessionList, SessionView, Trust, WalkError};
 
 /// How often a view that fails a check is taken again within one tick.
 const ATTEMPTS: u32 = 3;
@@ -41,6 +41,7 @@ pub struct Watcher {
     known: BTreeMap<u64, Known>,
     /// Begin of the wait in progress by session, from the ring.
     begun: BTreeMap<u64, u64>,
+    fields: Fields,
     first_look: bool,
     epoch_minus_monotonic_s: i64,
 }
@@ -79,6 +80,7 @@ impl Watcher {
             preset,
             known: BTreeMap::new(),
             begun: BTreeMap::new(),
+            fields: Fields::default(),
             first_look: true,
             epoch_minus_monotonic_s,
         }
@@ -162,16 +164,21 @@ impl Watcher {
     /// others with it.
     #[expect(clippy::type_complexity, reason = "a private pair, taken apart at once")]
     fn consistent(
-        &self,
+        &mut self,
         memory: &dyn Memory,
     ) -> Result<(Vec<SessionView>, Vec<Result<Graph, WalkError>>), WalkError> {
         let mut attempt = 1;
         loop {
-            let sessions = self.list.read(memory, self.epoch_minus_monotonic_s);
+            let near = self.fields.fetch(memory);
+            let sessions = self.list.read(&near, self.epoch_minus_monotonic_s);
             let seen = sessions.map(|sessions| {
-                let graphs: Vec<_> = self.walks.iter().map(|w| w.walk.graph(&sessions, memory)).collect();
+                let graphs: Vec<_> = self.walks.iter().map(|w| w.walk.graph(&sessions, &near, memory)).collect();
                 (sessions, graphs)
             });
+            let missed = near.missed();
+            if let Ok((sessions, _)) = &seen {
+                self.fields.learn(&missed, sessions.iter().map(|session| session.key));
+            }
             let whole = seen.as_ref().is_ok_and(|(_, graphs)| graphs.iter().all(Result::is_ok));
             if whole || attempt == ATTEMPTS {
                 return seen;

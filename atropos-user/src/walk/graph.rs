@@ -159,14 +159,20 @@ impl LockWalk {
         table.and_then(|table| table.modes.get(mode as usize)).cloned().unwrap_or_else(|| format!("mode {mode}"))
     }
 
-    /// The wait-for graph at this moment. Sessions are the target's list: an owner that is not in it fails the walk.
+    /// The wait-for graph at this moment. Sessions are the target's list: an owner that is not in it fails the walk. What
+    /// lies in the sessions is read through `near`, locks and tickets through `memory`.
     ///
     /// # Errors
     /// The first check that does not hold. Torn views do that; take it again.
-    pub fn graph(&self, sessions: &[SessionView], memory: &dyn Memory) -> Result<Graph, WalkError> {
+    pub fn graph(
+        &self,
+        sessions: &[SessionView],
+        near: &dyn Memory,
+        memory: &dyn Memory,
+    ) -> Result<Graph, WalkError> {
         let mut waiters = Vec::new();
         for session in sessions.iter().filter(|session| session.busy) {
-            waiters.extend(self.waiter(session.key, memory)?);
+            waiters.extend(self.waiter(session.key, near)?);
         }
         let known: BTreeSet<u64> = sessions.iter().map(|session| session.key).collect();
         let mut graph = Graph::default();

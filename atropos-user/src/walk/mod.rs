@@ -5,11 +5,13 @@
 //! can be torn; what a torn view shows fails a check. Refused: an edge that any check speaks against. A walk that keeps
 //! failing makes its resource blind, never a wrong edge.
 
+mod cache;
 mod graph;
 mod list;
 mod sessions;
 mod trust;
 
+pub use cache::{Fields, Look};
 pub use graph::{Edge, Graph, LockWalk, WaitFor};
 pub use list::Entry;
 pub use sessions::{SessionList, SessionView};
@@ -122,28 +124,9 @@ impl Text {
                 memory.read(address, &mut bytes)?;
                 bytes
             }
-            None => terminated(address, memory)?,
+            None => memory.read_c_string(address, TEXT_LIMIT)?,
         };
         let parts = bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).take(self.parts.max(1) as usize);
         Ok(parts.map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join("."))
     }
-}
-
-/// A zero-terminated text, read in small steps so that it may end just before an unmapped page.
-fn terminated(address: u64, memory: &dyn Memory) -> Result<Vec<u8>, Fault> {
-    const STEP: usize = 32;
-    let mut bytes = Vec::new();
-    while bytes.len() < TEXT_LIMIT {
-        let at = address.wrapping_add(bytes.len() as u64);
-        // Never past the end of a 32-byte granule: pages are whole granules.
-        let step = STEP - (at as usize % STEP);
-        let mut chunk = [0; STEP];
-        memory.read(at, &mut chunk[..step])?;
-        if let Some(end) = chunk[..step].iter().position(|byte| *byte == 0) {
-            bytes.extend_from_slice(&chunk[..end]);
-            break;
-        }
-        bytes.extend_from_slice(&chunk[..step]);
-    }
-    Ok(bytes)
 }
