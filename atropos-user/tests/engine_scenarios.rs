@@ -616,3 +616,46 @@ fn a_report_for_an_order_that_is_not_in_flight_changes_nothing() {
     world.report(&order, OrderResult::Missed);
     assert_eq!(world.effects.len(), before);
 }
+
+#[test]
+fn a_transaction_that_keeps_its_locks_when_its_statement_is_cancelled_is_ended_without_waiting_for_the_deadline()
+ {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "select sleep(10)");
+    world.lock(1, T, EXCLUSIVE);
+    world.obey = Obey::Statement(5);
+    world.run(1500);
+    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
+    assert_eq!(rungs, [0, 2]);
+    let gap_ns = world.orders()[1].at_ns - world.orders()[0].at_ns;
+    assert!((250 * MS..=350 * MS).contains(&gap_ns), "{gap_ns}");
+    assert_eq!(world.outcome_kinds(), [OutcomeKind::Released]);
+}
+
+#[test]
+fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_next_rung() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "insert one row");
+    world.lock(1, T, EXCLUSIVE);
+    world.obey = Obey::Miss;
+    for request in 0..40 {
+        world.edit(1, |state| state.request = 1_000_000 + request);
+        world.run(10);
+    }
+    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
+    assert_eq!(rungs, [0, 1, 2]);
+    assert_eq!(world.verdict(1), Some(PassedOver::NoRung));
+}
+
+#[test]
+fn one_slow_report_on_a_server_with_little_traffic_raises_no_alarm() {
+    let mut world = World::new(settings());
+    world.victims(100, 1, T, 80);
+    world.begin(1, None, "select report");
+    world.run(20_000);
+    assert!(world.effects.is_empty(), "{:?}", world.effects);
+}

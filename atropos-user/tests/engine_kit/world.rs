@@ -488,7 +488,7 @@ impl World {
 
     fn receive(&mut self, order: Order) {
         match self.obey {
-            Obey::After(ms) => {
+            Obey::After(ms) | Obey::Statement(ms) => {
                 self.report(&order, OrderResult::Accepted);
                 self.due.push((self.now_ms + ms, order));
             }
@@ -507,7 +507,11 @@ impl World {
         self.due = later;
         let due: Vec<(u64, Order)> = due;
         for (_, order) in due {
-            self.end(order.task.session.0);
+            let key = order.task.session.0;
+            match self.obey {
+                Obey::Statement(_) if order.rung < 2 => self.idle(key, Activity::IdleInTransaction),
+                _ => self.end(key),
+            }
         }
         let (ending, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.ends_at)
             .into_iter()
