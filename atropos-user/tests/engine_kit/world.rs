@@ -49,6 +49,8 @@ pub struct World {
     pub sense: Sense,
     pub obey: Obey,
     pub covered: bool,
+    /// Walks are made; else ticks come alone.
+    pub walks: bool,
     /// Snapshots that may be believed entirely.
     pub complete: bool,
     pub evidence: Evidence,
@@ -74,6 +76,7 @@ impl World {
             sense: Sense::Walk,
             obey: Obey::After(5),
             covered: true,
+            walks: true,
             complete: true,
             evidence: Evidence::Walk,
             members: BTreeMap::new(),
@@ -208,6 +211,19 @@ impl World {
     pub fn stop_victims(&mut self) {
         for member in self.members.values_mut() {
             member.victim = None;
+        }
+    }
+
+    /// Every victim that waits gives up.
+    pub fn give_up(&mut self) {
+        let victims: Vec<u64> = self
+            .members
+            .iter()
+            .filter(|(_, m)| m.listed && m.victim.is_some())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in victims {
+            self.end(key);
         }
     }
 
@@ -426,7 +442,7 @@ impl World {
     }
 
     pub fn tick(&mut self) {
-        if self.sense == Sense::Walk {
+        if self.sense == Sense::Walk && self.walks {
             let snapshot = self.snapshot();
             self.give(Input::Snapshot(snapshot));
         }
