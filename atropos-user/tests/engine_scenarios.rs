@@ -616,3 +616,194 @@ fn a_report_for_an_order_that_is_not_in_flight_changes_nothing() {
     world.report(&order, OrderResult::Missed);
     assert_eq!(world.effects.len(), before);
 }
+
+#[test]
+fn a_transaction_that_keeps_its_locks_when_its_statement_is_cancelled_is_ended_without_waiting_for_the_deadline()
+ {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "select sleep(10)");
+    world.lock(1, T, EXCLUSIVE);
+    world.obey = Obey::Statement(5);
+    world.run(1500);
+    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
+    assert_eq!(rungs, [0, 2]);
+    let gap_ns = world.orders()[1].at_ns - world.orders()[0].at_ns;
+    assert!((250 * MS..=350 * MS).contains(&gap_ns), "{gap_ns}");
+    assert_eq!(world.outcome_kinds(), [OutcomeKind::Released]);
+}
+
+#[test]
+fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_next_rung() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "insert one row");
+    world.lock(1, T, EXCLUSIVE);
+    world.obey = Obey::Miss;
+    for request in 0..40 {
+        world.edit(1, |state| state.request = 1_000_000 + request);
+        world.run(10);
+    }
+    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
+    assert_eq!(rungs, [0, 1, 2]);
+    assert_eq!(world.verdict(1), Some(PassedOver::NoRung));
+}
+
+#[test]
+fn one_slow_report_on_a_server_with_little_traffic_raises_no_alarm() {
+    let mut world = World::new(settings());
+    world.victims(100, 1, T, 80);
+    world.begin(1, None, "select report");
+    world.run(20_000);
+    assert!(world.effects.is_empty(), "{:?}", world.effects);
+}
+
+#[test]
+fn a_view_that_is_not_renewed_is_no_evidence() {
+    let mut world = m01(settings(), 10);
+    world.engine = atropos::engine::Engine::new({
+        let mut settings = settings();
+        settings.classes[usize::from(DDL)].protected_queued = true;
+        settings
+    });
+    world.run(300);
+    world.walks = false;
+    world.run(1000);
+    assert_eq!(world.targets(), []);
+    assert!(world.decisions().iter().any(|d| {
+        d.candidates
+            .iter()
+            .any(|c| c.task.id == 1 && c.passed_over == Some(PassedOver::WeakEvidence))
+    }));
+}
+
+#[test]
+fn nobody_is_cancelled_before_it_has_been_in_the_way_for_the_least_time() {
+    let mut settings = settings();
+    settings.tuning.min_blocking_ns = 400 * MS;
+    let mut world = World::new(settings);
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    let held_ns = world.now_ns();
+    world.begin(1, None, "lock tables t write");
+    world.lock(1, T, EXCLUSIVE);
+    world.run(1000);
+    assert_eq!(world.targets(), [1]);
+    let after_ns = world.orders()[0].at_ns - held_ns;
+    assert!((400 * MS..=450 * MS).contains(&after_ns), "{after_ns}");
+    assert_eq!(
+        world.decisions().len(),
+        1,
+        "what passes by itself is not said"
+    );
+}
+
+#[test]
+fn the_hourly_budget_is_kept_as_well() {
+    let mut settings = settings();
+    settings.tuning.per_hour = 1;
+    let mut world = World::new(settings);
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    for key in 1..=2 {
+        world.begin(key, None, "lock tables t write");
+        world.lock(key, T, EXCLUSIVE);
+        world.run(2000);
+    }
+    world.run(61_000);
+    assert_eq!(world.targets(), [1]);
+}
+
+#[test]
+fn waiters_that_give_up_and_come_back_are_no_release() {
+    let mut world = m01(settings(), 2000);
+    world.obey = Obey::Ignore;
+    for _ in 0..20 {
+        world.run(97);
+        world.give_up();
+        world.end(2);
+        alter(&mut world, 2);
+    }
+    assert_eq!(world.targets(), [1]);
+    assert_eq!(world.outcome_kinds(), []);
+}
+
+#[test]
+fn a_writer_that_took_no_notice_is_escalated_and_one_that_rolls_back_for_too_long_as_well() {
+    let run = |killed: bool| {
+        let mut settings = settings();
+        settings.classes[usize::from(WRITE)].undo = 0.1;
+        let mut world = World::new(settings);
+        world.victims(100, 24, T, 80);
+        world.begin(1, Some(WRITE), "update t set k = k + ?");
+        world.run(4000);
+        world.lock(1, T, EXCLUSIVE);
+        world.obey = Obey::Ignore;
+        world.run(650);
+        world.edit(1, |state| state.killed = killed);
+        world.run(8000);
+        let ordered_ns = world.orders()[0].at_ns;
+        (
+            world.orders()[1].at_ns - ordered_ns,
+            ordered_ns / MS % 1_000_000,
+            world.outcome_kinds().first().copied(),
+        )
+    };
+    let (gap_ns, _, outcome) = run(false);
+    assert!((1000 * MS..=1050 * MS).contains(&gap_ns), "{gap_ns}");
+    assert_ne!(outcome, Some(OutcomeKind::RollingBack));
+    let (gap_ns, worked_ms, outcome) = run(true);
+    let patience_ns = worked_ms * MS * 3 / 2;
+    assert!(
+        (patience_ns..=patience_ns + 100 * MS).contains(&gap_ns),
+        "{gap_ns}, not {patience_ns}"
+    );
+    assert_eq!(outcome, Some(OutcomeKind::RollingBack));
+}
+
+#[test]
+fn long_work_of_protected_classes_does_not_break_the_objective() {
+    let mut world = World::new(settings());
+    world.victims(100, 1, T, 80);
+    world.begin(1, Some(DDL), "alter table huge");
+    world.begin(2, Some(BACKUP), "backup stage start");
+    world.run(10_000);
+    assert!(world.effects.is_empty(), "{:?}", world.effects);
+}
+
+#[test]
+fn no_further_rung_is_taken_while_events_have_been_lost() {
+    let mut world = c1(settings());
+    world.obey = Obey::Ignore;
+    world.run(900);
+    assert_eq!(world.targets(), [2]);
+    for _ in 0..30 {
+        world.lose(1);
+        world.run(50);
+    }
+    assert_eq!(world.targets(), [2]);
+    world.run(1100);
+    assert_eq!(world.targets(), [2, 2]);
+}
+
+#[test]
+fn slow_work_beside_a_little_waiting_is_a_regular_overload() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.stop_victims();
+    world.begin(1, None, "lock tables other write");
+    world.lock(1, OTHER, EXCLUSIVE);
+    for key in 200..230 {
+        world.begin(key, None, "select heavy");
+    }
+    for key in 230..234 {
+        world.begin(key, None, "select from other");
+        world.lock(key, OTHER, SHARED);
+    }
+    world.run(3000);
+    assert_eq!(world.overloads(), [OverloadState::Regular]);
+    assert_eq!(world.targets(), []);
+}

@@ -6,7 +6,7 @@ use super::detector::Reading;
 use super::estimator::Estimate;
 use super::explain;
 use super::gain::{self, Role, Scored};
-use super::guard::{class_of, rung};
+use super::guard::class_of;
 use super::input::{Activity, SessionKey};
 use super::pacing::Flying;
 use super::policy::{self, MultiObjective, Policy};
@@ -110,14 +110,8 @@ impl Engine {
             return false;
         };
         let there = scored.iter().any(|candidate| {
-            let state = self
-                .ledger
-                .sessions
-                .get(&candidate.session)
-                .and_then(|known| known.state.as_ref());
             candidate.session == advised.session
-                && state
-                    .is_some_and(|state| state.id == advised.id && state.request == advised.request)
+                && super::guard::id_of(&self.ledger, candidate.session) == advised.id
         });
         if !there {
             self.advised = None;
@@ -182,7 +176,7 @@ impl Engine {
 
     fn order(&mut self, chosen: &Scored) -> Option<Order> {
         let state = self.ledger.sessions.get(&chosen.session)?.state.clone()?;
-        let (index, rung) = rung(&self.settings, state.activity, None)?;
+        let (index, rung) = self.guard.first_rung(&self.settings, &state)?;
         self.order_count += 1;
         self.guard
             .ordered(self.order_count, &state, self.ledger.now_ns);
@@ -301,7 +295,7 @@ impl Engine {
         if let Some(state) = &state {
             self.guard.ordered(order.order, state, self.ledger.now_ns);
         }
-        flying.escalate(&self.settings, order.clone());
+        flying.escalate(&self.settings, &self.ledger, order.clone());
         out.push(Effect::Cancel(order));
     }
 }

@@ -150,3 +150,7 @@ fn explained(ledger: &Ledger, detector: &Detector, flights: &[Flight]) -> f64 {
     )
     .min(1.0)
 }
+
+#[cfg(test)]
+#[path = "estimator_tests.rs"]
+mod tests;

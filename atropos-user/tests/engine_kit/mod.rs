@@ -36,6 +36,8 @@ pub enum Sense {
 pub enum Obey {
     /// It accepts at once and lets go after so many milliseconds.
     After(u64),
+    /// It ends the statement after so many milliseconds, and the session keeps its locks; ending the connection works.
+    Statement(u64),
     /// It refuses.
     Refuse,
     /// The task had ended.

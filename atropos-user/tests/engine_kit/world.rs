@@ -49,6 +49,8 @@ pub struct World {
     pub sense: Sense,
     pub obey: Obey,
     pub covered: bool,
+    /// Walks are made; else ticks come alone.
+    pub walks: bool,
     /// Snapshots that may be believed entirely.
     pub complete: bool,
     pub evidence: Evidence,
@@ -74,6 +76,7 @@ impl World {
             sense: Sense::Walk,
             obey: Obey::After(5),
             covered: true,
+            walks: true,
             complete: true,
             evidence: Evidence::Walk,
             members: BTreeMap::new(),
@@ -208,6 +211,19 @@ impl World {
     pub fn stop_victims(&mut self) {
         for member in self.members.values_mut() {
             member.victim = None;
+        }
+    }
+
+    /// Every victim that waits gives up.
+    pub fn give_up(&mut self) {
+        let victims: Vec<u64> = self
+            .members
+            .iter()
+            .filter(|(_, m)| m.listed && m.victim.is_some())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in victims {
+            self.end(key);
         }
     }
 
@@ -426,7 +442,7 @@ impl World {
     }
 
     pub fn tick(&mut self) {
-        if self.sense == Sense::Walk {
+        if self.sense == Sense::Walk && self.walks {
             let snapshot = self.snapshot();
             self.give(Input::Snapshot(snapshot));
         }
@@ -488,7 +504,7 @@ impl World {
 
     fn receive(&mut self, order: Order) {
         match self.obey {
-            Obey::After(ms) => {
+            Obey::After(ms) | Obey::Statement(ms) => {
                 self.report(&order, OrderResult::Accepted);
                 self.due.push((self.now_ms + ms, order));
             }
@@ -507,7 +523,11 @@ impl World {
         self.due = later;
         let due: Vec<(u64, Order)> = due;
         for (_, order) in due {
-            self.end(order.task.session.0);
+            let key = order.task.session.0;
+            match self.obey {
+                Obey::Statement(_) if order.rung < 2 => self.idle(key, Activity::IdleInTransaction),
+                _ => self.end(key),
+            }
         }
         let (ending, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.ends_at)
             .into_iter()
