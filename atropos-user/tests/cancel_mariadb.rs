@@ -294,7 +294,7 @@ async fn a_task_that_differs_in_thread_query_or_state_is_missed_and_nobody_is_hu
             "is gone",
         ),
     ];
-    for rung in [KILL_QUERY, KILL_CONNECTION] {
+    for rung in [KILL_QUERY_ID, KILL_QUERY, KILL_CONNECTION] {
         for (task, why) in &wrong {
             let answer = initiator.send(rung, task).await;
             assert_eq!(answer.result, OrderResult::Missed, "{why}");
@@ -329,7 +329,8 @@ async fn a_task_that_differs_in_thread_query_or_state_is_missed_and_nobody_is_hu
         initiator.send(KILL_QUERY_ID, &busy).await,
         Answer::accepted()
     );
-    handle.await.unwrap();
+    let (_conn, result) = handle.await.unwrap();
+    assert_eq!(result, Err(1317));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

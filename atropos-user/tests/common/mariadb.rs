@@ -82,7 +82,7 @@ impl MariaDb {
             .tempdir()
             .expect("a temporary directory");
         let datadir = directory.path().join("data");
-        install(&installer, &datadir);
+        install(&installer, &datadir, directory.path());
         let socket = directory.path().join("s");
         let port = free_port();
         let log = File::create(directory.path().join("log")).expect("a log file");
@@ -190,9 +190,23 @@ impl MariaDb {
         let _ = self.child.wait();
     }
 
-    /// Stops the server's threads (`SIGSTOP`): connections stay, nothing answers.
+    /// Stops every thread of the server (`SIGSTOP`): connections stay, nothing answers.
     pub fn freeze(&self) {
         self.signal(nix::sys::signal::Signal::SIGSTOP);
+        let deadline_ns = clock_ns() + STOP_LIMIT.as_nanos() as u64;
+        while !self.is_frozen() {
+            assert!(clock_ns() < deadline_ns, "the server does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_frozen(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the server is there");
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
     }
 
     /// Lets it go on.
@@ -229,7 +243,7 @@ fn as_root() -> Option<&'static str> {
     nix::unistd::geteuid().is_root().then_some("--user=root")
 }
 
-fn install(installer: &Path, datadir: &Path) {
+fn install(installer: &Path, datadir: &Path, tmpdir: &Path) {
     let output = Command::new(installer)
         .args([
             "--no-defaults",
@@ -238,6 +252,7 @@ fn install(installer: &Path, datadir: &Path) {
         ])
         .arg(format!("--datadir={}", datadir.display()))
         .args(as_root())
+        .env("TMPDIR", tmpdir)
         .output()
         .expect("the installer of MariaDB runs");
     assert!(

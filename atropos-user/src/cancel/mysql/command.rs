@@ -17,6 +17,14 @@ pub(super) const UNKNOWN_QUERY: u16 = 1957;
 /// `ER_KILL_QUERY_DENIED_ERROR`: not our statement, and no right to end others'.
 pub(super) const NOT_OWNER_OF_QUERY: u16 = 1979;
 
+/// The server speaks of the task or of our right to end it, and not of a trouble of its own.
+pub(super) fn is_about_the_task(code: u16) -> bool {
+    matches!(
+        code,
+        UNKNOWN_THREAD | NOT_OWNER_OF_THREAD | NO_PRIVILEGE | UNKNOWN_QUERY | NOT_OWNER_OF_QUERY
+    )
+}
+
 /// A way of `MariaDB` to end a session's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MysqlCommand {
