@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,10 +15,15 @@ use tempfile::TempDir;
 
 use super::clock_ns;
 
+/// Servers that one test program runs at a time: more than a small machine can start within the limit helps nobody.
+const SERVERS: usize = 3;
+static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// A running server. Account `root` has no password.
+/// A running server. Account `root` has no password. It ends with the thread that started it: start it in the test
+/// itself, not on a thread that goes away.
 pub struct MariaDb {
     /// Process id of `mariadbd`.
     pub pid: u32,
@@ -29,6 +35,30 @@ pub struct MariaDb {
     pub datadir: PathBuf,
     child: Child,
     directory: TempDir,
+    _slot: Slot,
+}
+
+/// One of [`SERVERS`].
+struct Slot;
+
+impl Slot {
+    fn take() -> Self {
+        let (running, freed) = &RUNNING;
+        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = freed
+            .wait_while(running, |running| *running >= SERVERS)
+            .unwrap_or_else(PoisonError::into_inner);
+        *running += 1;
+        Self
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let (running, freed) = &RUNNING;
+        *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        freed.notify_one();
+    }
 }
 
 /// The server's program, if this machine has one.
@@ -77,6 +107,7 @@ impl MariaDb {
             super::skip("MariaDB is not installed (apt-get install mariadb-server)");
             return None;
         };
+        let slot = Slot::take();
         let directory = tempfile::Builder::new()
             .prefix("atropos-mariadb-")
             .tempdir()
@@ -128,6 +159,7 @@ impl MariaDb {
             datadir,
             child,
             directory,
+            _slot: slot,
         };
         this.wait_until_up();
         Some(this)

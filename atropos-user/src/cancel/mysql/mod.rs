@@ -21,7 +21,7 @@ mod rights;
 pub use command::MysqlCommand;
 pub use endpoint::Endpoint;
 
-use command::{Failure, Row, Seen};
+use command::{Done, Failure, Row, Seen};
 use connection::{Lost, Warm};
 
 /// How often, and with which pause, the end of our own second session is looked for.
@@ -160,8 +160,20 @@ impl Mysql {
             .run_for_row::<Row>(&command.checked_text(task))
             .await?;
         let seen = Seen::from(row);
-        if seen.done {
-            return Ok(Answer::accepted());
+        match seen.done {
+            Done::Yes => return Ok(Answer::accepted()),
+            Done::ByConnection => {
+                let detail = format!(
+                    "other sessions answer to query id {} as well, so it was given as {}",
+                    task.request,
+                    MysqlCommand::KillQuery.text(task)
+                );
+                return Ok(Answer {
+                    detail,
+                    ..Answer::accepted()
+                });
+            }
+            Done::No => {}
         }
         let sees_everybody = self
             .warm
@@ -185,7 +197,7 @@ impl Mysql {
         // The server shows a session as busy for a moment after its last answer, and a killed one as alive.
         for _ in 0..SETTLE_TRIES {
             let seen = Seen::from(self.warm.run_for_row::<Row>(&text).await?);
-            if (seen.done || seen.thread.is_none()) && !other.is_alive().await {
+            if (seen.done != Done::No || seen.thread.is_none()) && !other.is_alive().await {
                 return Ok(());
             }
             tokio::time::sleep(SETTLE_PAUSE).await;
