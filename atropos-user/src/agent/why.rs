@@ -378,5 +378,6 @@ fn unseen(resolved: &Resolved, view: &View, watcher: &Watcher) -> Vec<String> {
             unseen.push(format!("{} could not be read: {reason}", name(walk.resource())));
         }
     }
+    unseen.extend(resolved.preset.unseen.iter().cloned());
     unseen
 }

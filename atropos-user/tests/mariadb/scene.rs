@@ -16,6 +16,7 @@ pub(crate) async fn server() -> Option<MariaDb> {
     server
         .run(&[
             "create database w",
+            "use w",
             "create table w.t (id int primary key, v int) as select seq as id, 0 as v from seq_1_to_100",
             "create table w.other (id int primary key, v int) as select seq as id, 0 as v from seq_1_to_100",
             "create table w.big (id int primary key, v int) as select seq as id, 0 as v from seq_1_to_300000",
