@@ -1,12 +1,14 @@
 //! What several integration tests share.
 
 #![allow(
+    clippy::unwrap_used,
     dead_code,
     unreachable_pub,
     reason = "each integration test is a crate of its own and uses a part of this"
 )]
 
 pub mod mariadb;
+pub mod orders;
 
 /// Says that a test cannot run on this machine. On CI that is a failure: everything must be there.
 #[track_caller]
