@@ -90,7 +90,7 @@ impl Engine {
         if self.is_advised(&scored) {
             return;
         }
-        let levels = estimate.levels();
+        let levels = estimate.levels(self.settings.tuning.contention_floor);
         let judged = self.judge(&levels, graph, scored);
         let chosen = judged
             .iter()
@@ -153,6 +153,20 @@ impl Engine {
                 })
             })
             .collect();
+        self.rank(levels, &mut judged);
+        judged.sort_by(|a, b| {
+            let victim =
+                |judged: &Judged| matches!(judged.verdict, Some(PassedOver::Victim { .. }));
+            (victim(a).cmp(&victim(b)))
+                .then(b.score.total_cmp(&a.score))
+                .then(a.verdict.is_some().cmp(&b.verdict.is_some()))
+                .then(a.scored.session.cmp(&b.scored.session))
+        });
+        judged
+    }
+
+    /// Chooses among those that may be cancelled, and says why not the others.
+    fn rank(&self, levels: &[f64], judged: &mut [Judged]) {
         let eligible: Vec<usize> = (0..judged.len())
             .filter(|index| judged[*index].verdict.is_none())
             .collect();
@@ -169,20 +183,12 @@ impl Engine {
                 .dominated_by
                 .map(|by| super::guard::id_of(&self.ledger, candidates[by].session));
             judged[eligible[ranked.index]].verdict = match by {
+                _ if ranked.score <= 0.0 => Some(PassedOver::GainTooSmall),
                 _ if place == 0 => None,
                 Some(by) => Some(PassedOver::Dominated { by }),
                 None => Some(PassedOver::LowerScore),
             };
         }
-        judged.sort_by(|a, b| {
-            let victim =
-                |judged: &Judged| matches!(judged.verdict, Some(PassedOver::Victim { .. }));
-            (victim(a).cmp(&victim(b)))
-                .then(b.score.total_cmp(&a.score))
-                .then(a.verdict.is_some().cmp(&b.verdict.is_some()))
-                .then(a.scored.session.cmp(&b.scored.session))
-        });
-        judged
     }
 
     /// One look without waiting for an overload, for a person: every task that is in somebody's way, best first, with
@@ -199,7 +205,7 @@ impl Engine {
             &flights,
         );
         let scored = gain::score(&self.settings, &self.ledger, &graph);
-        let judged = self.judge(&estimate.levels(), &graph, scored);
+        let judged = self.judge(&estimate.levels(0.0), &graph, scored);
         Survey {
             candidates: self.candidates(&graph, &judged, None),
             resources: estimate.resources,
