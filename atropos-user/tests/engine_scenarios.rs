@@ -807,3 +807,57 @@ fn slow_work_beside_a_little_waiting_is_a_regular_overload() {
     assert_eq!(world.overloads(), [OverloadState::Regular]);
     assert_eq!(world.targets(), []);
 }
+
+#[test]
+fn one_look_at_a_stalled_target_names_the_holder_and_the_rung_and_decides_nothing() {
+    let mut stalled = m01(settings(), 2000);
+    stalled.obey = Obey::NotSent;
+    stalled.run(5000);
+    let mut world = stalled;
+    world.engine = atropos::engine::Engine::new(settings());
+    world.effects.clear();
+    world.tick();
+    let survey = world.engine.survey();
+    assert_eq!(survey.candidates[0].task.id, 1);
+    assert_eq!(survey.candidates[0].passed_over, None);
+    assert_eq!(survey.candidates[1].task.id, 2);
+    assert!(survey.resources[0].level > 0.5);
+    assert_eq!(
+        world.engine.rung_for(survey.candidates[0].task.session),
+        Some(2)
+    );
+    assert_eq!(world.engine.survey(), survey);
+    assert_eq!(world.targets(), []);
+}
+
+#[test]
+fn a_backup_lock_that_already_holds_its_first_half_and_waits_to_upgrade_is_still_only_queued() {
+    // The holder of the shared half blocks new writers by what it holds and waits on the same lock for the second half.
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, Some(WRITE), "update t set k = k + ?");
+    world.lock(1, T, SHARED);
+    world.run(700);
+    world.begin(2, Some(BACKUP), "flush tables with read lock");
+    world.hold(2, T, EXCLUSIVE);
+    world.lock(2, T, EXCLUSIVE);
+    world.run(1000);
+    assert_eq!(world.targets(), [2]);
+}
+
+#[test]
+fn a_long_queue_is_judged_by_its_holder() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "lock tables t write");
+    world.lock(1, T, EXCLUSIVE);
+    for key in 1000..1300 {
+        world.begin(key, None, "update t");
+        world.lock(key, T, EXCLUSIVE);
+    }
+    world.run(250);
+    assert_eq!(world.targets(), [1]);
+    assert!(world.decisions()[0].candidates.len() <= 64);
+}

@@ -79,3 +79,10 @@ fn both_floors_must_be_reached_for_a_resource_overload() {
     assert!(!with(0.09, 1.0));
     assert!(!with(1.0, 0.49));
 }
+
+#[test]
+fn a_resource_below_the_floor_counts_for_nothing_in_the_choice() {
+    let estimate = look(&target(), &[]);
+    assert_eq!(estimate.levels(0.3), [estimate.resources[0].level]);
+    assert_eq!(estimate.levels(0.5), [0.0]);
+}

@@ -32,6 +32,7 @@ mod policy;
 mod view;
 mod window;
 
+pub use decide::Survey;
 use input::{Activity, Input, OrderReport, Tick};
 use record::{Effect, OutcomeKind};
 pub use settings::Settings;

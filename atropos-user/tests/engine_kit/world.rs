@@ -214,6 +214,17 @@ impl World {
         }
     }
 
+    /// A session holds an instance, whoever else does.
+    pub fn hold(&mut self, key: u64, instance: u64, mode: u32) {
+        let now_ms = self.now_ms;
+        self.locks
+            .entry(instance)
+            .or_default()
+            .granted
+            .push((key, mode, now_ms));
+        self.acquired(key, instance, mode);
+    }
+
     /// Every victim that waits gives up.
     pub fn give_up(&mut self) {
         let victims: Vec<u64> = self
