@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::resolve::Resolved;
 use super::watch::{View, Watcher};
 use super::{clock, initiator};
-use crate::engine::Engine;
+use crate::engine::{Engine, Survey};
 use crate::engine::input::{Activity, BlockKind, Input, RequestStats, SessionState, Tick, Wait};
-use crate::engine::record::{Candidate, Decision, Effect, PassedOver, Task};
-use crate::engine::settings::{Mode, Slo, SloLimit, Tuning};
+use crate::engine::record::{Candidate, PassedOver, Task};
+use crate::engine::settings::{Mode, Slo, SloLimit};
 use crate::target::glibc::LockOwner;
 
 /// Version of the JSON form.
@@ -145,10 +145,10 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
         view = watcher.look(&resolved.memory, clock::monotonic_ns(), &[]);
     }
     let now_ns = clock::monotonic_ns();
-    let decision = judge(resolved, &view, now_ns);
+    let survey = survey(resolved, &view, now_ns);
     let forest = Forest::new(&watcher, &view, now_ns);
     let roots = forest.roots();
-    let candidates = choices(resolved, decision.as_ref(), &forest);
+    let candidates = choices(resolved, &survey, &forest);
     Ok(Report {
         schema_version: SCHEMA_VERSION,
         pid: resolved.process.pid(),
@@ -156,7 +156,7 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
         preset: resolved.preset.name.value.clone(),
         session_count: view.session_count,
         waiting_count: view.waiting_count,
-        summary: summary(&view, decision.as_ref()),
+        summary: summary(&view, &candidates),
         mutexes: mutexes(resolved, &view),
         unseen: unseen(resolved, &view, &watcher),
         roots,
@@ -165,27 +165,21 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
     })
 }
 
-/// What the engine would say of this one view: the same scoring as `run`, with an objective that any wait breaks.
-fn judge(resolved: &Resolved, view: &View, now_ns: u64) -> Option<Decision> {
-    let slo = Slo { percentile: 50.0, limit: SloLimit::Absolute { ns: 1 } };
-    let mut settings = resolved.preset.settings(slo, Mode::Observe, Vec::new());
-    settings.tuning = Tuning { confirm_ticks: 1, contention_floor: 0.0, explained_floor: 0.0, ..Tuning::default() };
-    let mut engine = Engine::new(settings);
+/// What the engine would say of this one view: the same scoring as in `run`, without waiting for an overload.
+fn survey(resolved: &Resolved, view: &View, now_ns: u64) -> Survey {
+    let slo = Slo { percentile: 99.0, limit: SloLimit::Absolute { ns: u64::MAX } };
+    let mut engine = Engine::new(resolved.preset.settings(slo, Mode::Observe, Vec::new()));
     let mut effects = Vec::new();
+    let tick = |at_ns| {
+        let (requests, sessions, blind) = (RequestStats::default(), view.sessions.clone(), view.blind.clone());
+        Input::Tick(Tick { at_ns, requests, sessions, blind })
+    };
+    engine.handle(&tick(now_ns), &mut effects);
     for snapshot in &view.snapshots {
         engine.handle(&Input::Snapshot(snapshot.clone()), &mut effects);
     }
-    let tick = Tick {
-        at_ns: now_ns,
-        requests: RequestStats::default(),
-        sessions: view.sessions.clone(),
-        blind: view.blind.clone(),
-    };
-    engine.handle(&Input::Tick(tick), &mut effects);
-    effects.into_iter().find_map(|effect| match effect {
-        Effect::Decision(decision) => Some(*decision),
-        _ => None,
-    })
+    engine.handle(&tick(now_ns), &mut effects);
+    engine.survey()
 }
 
 /// The view as trees.
@@ -303,8 +297,7 @@ fn doing(state: &SessionState, now_ns: u64) -> String {
 }
 
 /// The engine's candidates with the command that a person would type.
-fn choices(resolved: &Resolved, decision: Option<&Decision>, forest: &Forest<'_>) -> Vec<Choice> {
-    let candidates = decision.map(|decision| decision.candidates.as_slice()).unwrap_or_default();
+fn choices(resolved: &Resolved, survey: &Survey, forest: &Forest<'_>) -> Vec<Choice> {
     let choice = |candidate: &Candidate| Choice {
         id: candidate.task.id,
         command: command(resolved, &candidate.task),
@@ -313,7 +306,7 @@ fn choices(resolved: &Resolved, decision: Option<&Decision>, forest: &Forest<'_>
         undo_s: candidate.gains.iter().map(|gain| gain.undo_s).fold(0.0, f64::max),
         but: candidate.passed_over.as_ref().map(why_not),
     };
-    candidates.iter().map(choice).collect()
+    survey.candidates.iter().map(choice).collect()
 }
 
 /// The gentlest command that works in the task's state.
@@ -333,17 +326,24 @@ fn why_not(reason: &PassedOver) -> String {
         PassedOver::TooYoung => "it has been in the way for a moment only".to_owned(),
         PassedOver::NotIdleLongEnough => "it went idle a moment ago".to_owned(),
         PassedOver::NearlyDone => "it is nearly done".to_owned(),
+        PassedOver::MinorCause => "it is to blame for little of it".to_owned(),
         PassedOver::GainTooSmall => "undoing its work would take about as long as letting it finish".to_owned(),
         PassedOver::NoRung => "no command ends it in this state".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     }
 }
 
-fn summary(view: &View, decision: Option<&Decision>) -> String {
+fn summary(view: &View, choices: &[Choice]) -> String {
     if view.waiting_count == 0 {
         return "Nobody waits for anybody.".to_owned();
     }
-    decision.map_or_else(|| "Sessions wait, but nobody can be told to be the cause.".to_owned(), |d| d.summary.clone())
+    match choices.first() {
+        Some(Choice { id, command, frees_count, but: None, .. }) => {
+            format!("{command} would end session {id} and let {frees_count} go on.")
+        }
+        Some(_) => "Sessions wait; ending none of those in the way is advised.".to_owned(),
+        None => "Sessions wait, but nobody can be told to be the cause.".to_owned(),
+    }
 }
 
 /// Threads that wait for a mutex or rwlock of the C library.
