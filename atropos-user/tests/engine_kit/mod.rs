@@ -10,12 +10,15 @@
 )]
 
 mod answers;
+mod cases;
+mod locks;
 mod world;
 
 use atropos::engine::settings::{
     Class, Kind, Mode, Resource, Rung, Settings, Slo, SloLimit, Tuning,
 };
 
+pub use cases::{OTHER, T, alter, breach_to_decision_ns, c1, m01, sleeper};
 pub use world::World;
 
 pub const MS: u64 = 1_000_000;
