@@ -20,7 +20,10 @@ pub trait Memory {
 
     /// Reads many places, in as few calls as possible where that is possible; each has its own outcome.
     fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<(), Fault>> {
-        reads.iter_mut().map(|(address, into)| self.read(*address, into)).collect()
+        reads
+            .iter_mut()
+            .map(|(address, into)| self.read(*address, into))
+            .collect()
     }
 
     /// Reads a little-endian `u16`.

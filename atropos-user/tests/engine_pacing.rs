@@ -9,7 +9,7 @@ use engine_kit::{EXCLUSIVE, MS, OTHER, Obey, T, WRITE, World, alter, c1, m01, se
 
 #[test]
 fn when_the_kill_is_refused_the_next_candidate_follows() {
-    let mut world = m01(settings(), 2000);
+    let mut world = m01(settings(), 4000);
     world.obey = Obey::Refuse;
     world.run(100);
     assert_eq!(world.targets(), [1]);
@@ -62,7 +62,7 @@ fn a_task_that_does_not_let_go_is_taken_up_the_ladder_and_then_reported_as_stuck
 
 #[test]
 fn nothing_else_is_decided_while_an_order_is_in_flight() {
-    let mut world = m01(settings(), 2000);
+    let mut world = m01(settings(), 4000);
     world.obey = Obey::Ignore;
     world.run(4000);
     assert_eq!(world.targets(), [1]);
@@ -97,7 +97,7 @@ fn in_observe_mode_the_same_advice_is_given_once() {
             mode: Mode::Observe,
             ..settings()
         },
-        2000,
+        4000,
     );
     world.obey = Obey::NotSent;
     world.run(10_000);
@@ -170,7 +170,7 @@ fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_n
 
 #[test]
 fn waiters_that_give_up_and_come_back_are_no_release() {
-    let mut world = m01(settings(), 2000);
+    let mut world = m01(settings(), 4000);
     world.obey = Obey::Ignore;
     for _ in 0..20 {
         world.run(97);

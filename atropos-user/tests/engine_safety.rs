@@ -32,7 +32,7 @@ fn an_alter_that_has_worked_for_long_before_it_queued_is_protected_as_a_running_
     world.run(350);
     assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.verdict(2), Some(PassedOver::ProtectedClass));
-    world.run(1000);
+    world.run(3000);
     assert_eq!(world.targets(), [1]);
 }
 
@@ -160,7 +160,7 @@ fn a_task_that_is_nearly_done_is_left_to_finish() {
 
 #[test]
 fn lost_events_forbid_orders_for_the_quarantine_and_no_longer() {
-    let mut world = m01(settings(), 2000);
+    let mut world = m01(settings(), 4000);
     for _ in 0..20 {
         world.run(50);
         world.lose(3);
@@ -175,7 +175,7 @@ fn lost_events_forbid_orders_for_the_quarantine_and_no_longer() {
 
 #[test]
 fn a_blind_resource_is_never_a_reason_to_cancel() {
-    let mut world = m01(settings(), 2000);
+    let mut world = m01(settings(), 4000);
     world.blind("the layout check failed");
     world.run(3000);
     assert_eq!(world.targets(), [0_u64; 0]);
@@ -189,7 +189,7 @@ fn incomplete_walks_and_inferred_waits_are_no_evidence() {
         (true, Evidence::Inference),
         (true, Evidence::Snapshot),
     ] {
-        let mut world = m01(settings(), 2000);
+        let mut world = m01(settings(), 4000);
         world.complete = complete;
         world.evidence = evidence;
         world.run(2000);

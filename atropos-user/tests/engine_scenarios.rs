@@ -48,7 +48,7 @@ fn c1_with_a_backup_that_may_not_even_be_taken_from_the_queue_cancels_nothing_an
 
 #[test]
 fn m01_the_forgotten_transaction_is_ended_by_the_rung_that_works_on_idle_sessions() {
-    let mut world = m01(settings(), 2000);
+    let mut world = m01(settings(), 4000);
     world.run(1000);
     assert_eq!(world.targets(), [1]);
     assert_eq!(world.orders()[0].rung_name, "KILL CONNECTION");
@@ -126,7 +126,7 @@ fn a_hold_of_100_s_on_a_table_that_nobody_wants_or_one_request_waits_for_never_w
 
 #[test]
 fn a_stall_that_is_30_s_old_at_the_first_look_is_decided_within_three_ticks() {
-    let mut stalled = m01(settings(), 2000);
+    let mut stalled = m01(settings(), 4000);
     stalled.obey = Obey::NotSent;
     stalled.engine = atropos::engine::Engine::new(Settings {
         mode: Mode::Observe,
@@ -218,7 +218,7 @@ fn what_events_tell_and_what_snapshots_tell_lead_to_the_same_order_at_the_same_t
 
 #[test]
 fn one_look_at_a_stalled_target_names_the_holder_and_the_rung_and_decides_nothing() {
-    let mut stalled = m01(settings(), 2000);
+    let mut stalled = m01(settings(), 4000);
     stalled.obey = Obey::NotSent;
     stalled.run(5000);
     let mut world = stalled;

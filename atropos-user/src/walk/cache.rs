@@ -31,7 +31,11 @@ impl Fields {
         let places: Vec<(u64, usize)> = self
             .keys
             .iter()
-            .flat_map(|key| self.learned.iter().map(|(offset, length)| (key.wrapping_add(*offset), *length)))
+            .flat_map(|key| {
+                self.learned
+                    .iter()
+                    .map(|(offset, length)| (key.wrapping_add(*offset), *length))
+            })
             .collect();
         let mut bytes = vec![[0; FIELD_BYTES]; places.len()];
         let mut reads: Vec<(u64, &mut [u8])> = places
@@ -40,9 +44,17 @@ impl Fields {
             .map(|((address, length), into)| (*address, &mut into[..*length]))
             .collect();
         let outcomes = memory.read_many(&mut reads);
-        let fetched = places.into_iter().zip(bytes).zip(outcomes).filter(|(_, outcome)| outcome.is_ok());
+        let fetched = places
+            .into_iter()
+            .zip(bytes)
+            .zip(outcomes)
+            .filter(|(_, outcome)| outcome.is_ok());
         let values = fetched.map(|((place, bytes), _)| (place, bytes)).collect();
-        Look { memory, values, missed: RefCell::default() }
+        Look {
+            memory,
+            values,
+            missed: RefCell::default(),
+        }
     }
 
     /// Takes over what a look read beyond what was fetched, and which sessions there are by now. A field is one that was
@@ -51,7 +63,9 @@ impl Fields {
         self.keys = keys.into_iter().collect();
         let mut seen: BTreeMap<(u64, usize), u64> = BTreeMap::new();
         for (address, length) in missed {
-            let Some(key) = self.keys.range(..=*address).next_back() else { continue };
+            let Some(key) = self.keys.range(..=*address).next_back() else {
+                continue;
+            };
             let field = (address - key, *length);
             let first = *seen.entry(field).or_insert(*key);
             if field.0 < REACH_BYTES && first != *key && self.learned.len() < FIELDS {
@@ -116,7 +130,10 @@ mod tests {
         let look = fields.fetch(memory);
         let fetched = memory.reads.get();
         for key in keys {
-            assert_eq!(u64::from(look.read_u32(key + 16).unwrap()) & 0xff, (key + 16) & 0xff);
+            assert_eq!(
+                u64::from(look.read_u32(key + 16).unwrap()) & 0xff,
+                (key + 16) & 0xff
+            );
         }
         let direct = memory.reads.get() - fetched;
         fields.learn(&look.missed(), keys.iter().copied());
@@ -142,7 +159,14 @@ mod tests {
     fn what_lies_near_one_session_only_or_far_from_all_is_not_learned() {
         let mut fields = Fields::default();
         let far = REACH_BYTES + 8;
-        let missed = [(0x10, 8), (0x1008, 8), (0x20_0008, 8), (0x1010, 8), (0x1000 + far, 8), (0x20_0000 + far, 8)];
+        let missed = [
+            (0x10, 8),
+            (0x1008, 8),
+            (0x20_0008, 8),
+            (0x1010, 8),
+            (0x1000 + far, 8),
+            (0x20_0000 + far, 8),
+        ];
         fields.learn(&missed, [0x1000, 0x20_0000]);
         assert_eq!(fields.learned.into_iter().collect::<Vec<_>>(), [(8, 8)]);
     }
