@@ -1,8 +1,9 @@
 //! The wait-for graph of one resource.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::list::{Entry, TicketList};
+use super::list::{Ticket, TicketList};
 use super::sessions::SessionView;
 use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
 use crate::config::expr::{Bindings, Bound};
@@ -206,12 +207,12 @@ impl LockWalk {
         }
         let known: BTreeSet<u64> = sessions.iter().map(|session| session.key).collect();
         let mut graph = Graph::default();
-        let mut lists: BTreeMap<u64, (Vec<Entry>, Vec<Entry>)> = BTreeMap::new();
+        let mut lists: BTreeMap<u64, (Vec<Ticket>, Vec<Ticket>)> = BTreeMap::new();
         for waiter in &waiters {
-            if !lists.contains_key(&waiter.instance) {
-                lists.insert(waiter.instance, self.tickets(waiter, &known, memory)?);
-            }
-            let (granted, queued) = &lists[&waiter.instance];
+            let (granted, queued) = match lists.entry(waiter.instance) {
+                Entry::Occupied(read) => &*read.into_mut(),
+                Entry::Vacant(unread) => &*unread.insert(self.tickets(waiter, &known, memory)?),
+            };
             self.add(waiter, granted, queued, &mut graph, memory)?;
         }
         Ok(graph)
@@ -263,7 +264,7 @@ impl LockWalk {
         waiter: &Waiter,
         known: &BTreeSet<u64>,
         memory: &dyn Memory,
-    ) -> Result<(Vec<Entry>, Vec<Entry>), WalkError> {
+    ) -> Result<(Vec<Ticket>, Vec<Ticket>), WalkError> {
         let granted = self.granted.read(&waiter.variables, memory)?;
         let queued = self
             .queued
@@ -286,8 +287,8 @@ impl LockWalk {
     fn add(
         &self,
         waiter: &Waiter,
-        granted: &[Entry],
-        queued: &[Entry],
+        granted: &[Ticket],
+        queued: &[Ticket],
         graph: &mut Graph,
         memory: &dyn Memory,
     ) -> Result<(), WalkError> {
@@ -306,11 +307,11 @@ impl LockWalk {
             ));
         }
         let (table, granted_mask, queued_mask) = self.masks(waiter, memory)?;
-        let blocks = |entry: &&Entry, mask: u64| {
+        let blocks = |entry: &&Ticket, mask: u64| {
             entry.owner != waiter.session && mask >> entry.mode & 1 == 1
         };
         let edge = |kind| {
-            move |entry: &Entry| Edge {
+            move |entry: &Ticket| Edge {
                 session: entry.owner,
                 kind,
                 mode: entry.mode,
@@ -332,9 +333,7 @@ impl LockWalk {
         if blockers.is_empty() {
             return Err(failed("whoever waits is blocked by somebody"));
         }
-        if let std::collections::btree_map::Entry::Vacant(entry) =
-            graph.names.entry(waiter.instance)
-        {
+        if let Entry::Vacant(entry) = graph.names.entry(waiter.instance) {
             entry.insert(self.name(waiter, memory)?);
         }
         if let Some(table) = table {

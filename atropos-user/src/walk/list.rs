@@ -7,8 +7,8 @@ use crate::memory::Memory;
 
 /// One ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Address of the ticket.
+pub struct Ticket {
+    /// Its address.
     pub ticket: u64,
     /// Session key of its owner.
     pub owner: u64,
@@ -63,7 +63,11 @@ impl TicketList {
     }
 
     /// Reads the list. `outer` are the walk's variables.
-    pub(super) fn read(&self, outer: &[u64], memory: &dyn Memory) -> Result<Vec<Entry>, WalkError> {
+    pub(super) fn read(
+        &self,
+        outer: &[u64],
+        memory: &dyn Memory,
+    ) -> Result<Vec<Ticket>, WalkError> {
         let end = self.end.eval(outer, memory)?;
         let mut node = self.first.eval(outer, memory)?;
         let mut variables = outer.to_vec();
@@ -96,7 +100,7 @@ impl TicketList {
                 });
             }
             mask |= 1 << mode;
-            entries.push(Entry {
+            entries.push(Ticket {
                 ticket,
                 owner: self.owner.eval(&variables, memory)?,
                 mode: mode as u32,

@@ -13,7 +13,7 @@ mod trust;
 
 pub use cache::{Fields, Look};
 pub use graph::{Edge, Graph, LockWalk, WaitFor};
-pub use list::Entry;
+pub use list::Ticket;
 pub use sessions::{SessionList, SessionView};
 pub use trust::Trust;
 

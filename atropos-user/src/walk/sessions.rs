@@ -13,6 +13,10 @@ const NS_IN_US: u64 = 1000;
 const CLOCK_SLACK_S: i64 = 5;
 
 /// One session as its memory shows it.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, read from its own field"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionView {
     /// Session key (its address).
