@@ -20,7 +20,7 @@ use super::server::Server;
 use super::story::Story;
 
 /// How long the forgotten session is idle before somebody needs its table.
-const FORGOTTEN: Duration = Duration::from_millis(4_000);
+const FORGOTTEN: Duration = Duration::from_secs(5);
 /// After this long somebody remembers it, if nothing ended it before.
 const REMEMBERED: Duration = Duration::from_secs(10);
 /// How far the long update has come when the backup begins.
