@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::clock::now_ns;
 use super::load::code;
 use super::server::Server;
-use super::watch::Story;
+use super::story::Story;
 
 /// How long the forgotten session is idle before somebody needs its table.
 const FORGOTTEN: Duration = Duration::from_millis(2_500);

@@ -7,6 +7,7 @@ mod culprit;
 mod json;
 mod load;
 mod server;
+mod story;
 mod table;
 mod watch;
 
@@ -24,7 +25,8 @@ use self::culprit::{BackupLock, ForgottenTransaction, Scene};
 use self::json::{Case, Report, SETTLE_NS, Span};
 use self::load::Load;
 use self::server::Server;
-use self::watch::{Agent, Seen, Story, ask_for_root};
+use self::story::Story;
+use self::watch::{Agent, Seen, ask_for_root};
 use crate::build::build;
 use crate::process::state_dir;
 use crate::setup::{require_server, setup};
@@ -99,6 +101,13 @@ impl Demo {
             }
         })?;
         println!("\n{}", table::table(&report));
+        if binary.is_some() {
+            let folder = state_dir().join("demo");
+            println!(
+                "every decision with its reasons: {}/audit-*.jsonl",
+                folder.display()
+            );
+        }
         if let Some(file) = &self.json {
             report.write(file)?;
         }

@@ -1,6 +1,5 @@
-//! Telling what happens as it happens, and running the agent beside it: its JSON lines become moments on the screen and in the report.
+//! Running the agent beside us: its JSON lines become moments of the story, and what the report is made of.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,52 +12,13 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::clock::{SECOND, now_ns};
+use super::story::Story;
 use crate::process::{self, as_root, is_root};
 
 /// How long the agent may take to attach.
 const ATTACH: Duration = Duration::from_secs(30);
 /// How long it may take to stop.
 const STOP: Duration = Duration::from_secs(5);
-
-/// The one voice that prints: a line is told with the time since the beginning.
-#[derive(Clone)]
-pub(crate) struct Story {
-    start_ns: u64,
-    phase: Arc<Mutex<&'static str>>,
-}
-
-impl Story {
-    /// Begins at this moment.
-    pub(crate) fn begin() -> Self {
-        Self {
-            start_ns: now_ns(),
-            phase: Arc::new(Mutex::new("")),
-        }
-    }
-
-    /// Tells one thing.
-    pub(crate) fn tell(&self, text: impl AsRef<str>) {
-        self.tell_at(now_ns(), text);
-    }
-
-    /// Tells one thing that happened at that moment.
-    pub(crate) fn tell_at(&self, at_ns: u64, text: impl AsRef<str>) {
-        let seconds = at_ns.saturating_sub(self.start_ns) as f64 / SECOND as f64;
-        // A closed pipe must not end a demo that has things to clean up.
-        let _ = writeln!(std::io::stdout(), "{seconds:8.3} s  {}", text.as_ref());
-    }
-
-    /// Names what goes on, for the line of each second.
-    pub(crate) fn phase(&self, phase: &'static str) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
-    }
-
-    /// What goes on.
-    pub(crate) fn current_phase(&self) -> &'static str {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A line of `atropos run --json`.
 #[derive(Debug, Deserialize)]
