@@ -101,6 +101,8 @@ pub(crate) struct Seen {
     pub(crate) decisions: Vec<Decision>,
     /// Its commands.
     pub(crate) commands: Vec<OrderSent>,
+    /// How often it began to watch closely.
+    pub(crate) suspicions: usize,
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
@@ -161,6 +163,11 @@ impl Agent {
             },
             status = agent.child.wait() => bail!("atropos ended before it was attached: {}", status?),
         }
+    }
+
+    /// The process that was started: the agent, or the sudo that runs it.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Stops it in order and says what was seen.
@@ -256,9 +263,11 @@ impl Ear {
     fn effect(&self, effect: Effect) {
         match effect {
             Effect::Cancel(_) => {}
-            Effect::Level(level) => self
-                .story
-                .tell(format!("atropos: watching at level {level}")),
+            Effect::Level(level) => {
+                lock(&self.seen).suspicions += usize::from(level == "suspect");
+                self.story
+                    .tell(format!("atropos: watching at level {level}"));
+            }
             Effect::Overload {
                 at_ns,
                 state,
