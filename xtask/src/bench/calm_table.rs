@@ -193,9 +193,9 @@ pub(super) fn table(comparison: &Comparison) -> String {
     text += "            us CPU/query   queries/s    against alone: median, interval       agent: of a core   RSS MB   peak MB   suspect\n";
     let middle = |spread: &Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
     let (alone_ns, alone_per_s) = (middle(alone_per_query_ns), middle(alone_queries_per_s));
-    let _ = write!(
+    let _ = writeln!(
         text,
-        "  alone     {:>12.2}{alone_per_s:>12.0}\n",
+        "  alone     {:>12.2}{alone_per_s:>12.0}",
         alone_ns / 1e3
     );
     for watched in levels {
@@ -213,9 +213,9 @@ pub(super) fn table(comparison: &Comparison) -> String {
     }
     text += "\n";
     if let (Some(hit_ns), Some(calm)) = (comparison.hit_ns, comparison.calm_by_hits) {
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "  by arithmetic: {hit_ns:.0} ns a passing (suspect less alone), so calm costs {:+.3} %\n",
+            "  by arithmetic: {hit_ns:.0} ns a passing (suspect less alone), so calm costs {:+.3} %",
             calm * 100.0
         );
     }

@@ -171,9 +171,9 @@ impl Outcome {
     pub(super) fn table(&self) -> String {
         let of = self.runs.len();
         let mut text = format!("case {}, {of} runs\n", self.id);
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "  {:<28}{:>6}{:>11}{:>11}{:>11}{:>11}   aim\n",
+            "  {:<28}{:>6}{:>11}{:>11}{:>11}{:>11}   aim",
             "ms", "runs", "min", "median", "p95", "max"
         );
         for Line {
@@ -195,9 +195,9 @@ impl Outcome {
                 .zip(*met)
                 .map(|(aim_ms, met)| format!("{aim_ms:.0}, met in {met} of {of}"));
             let aim = aim.unwrap_or_default();
-            let _ = write!(
+            let _ = writeln!(
                 text,
-                "  {title:<28}{count:>6}{min:>11.1}{median:>11.1}{p95:>11.1}{max:>11.1}   {aim}\n"
+                "  {title:<28}{count:>6}{min:>11.1}{median:>11.1}{p95:>11.1}{max:>11.1}   {aim}"
             );
         }
         let _ = write!(
@@ -208,14 +208,14 @@ impl Outcome {
         if let Some(why_right) = self.why_right {
             let _ = write!(text, ", named first by why: {why_right} of {of}");
         }
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "\n  wrong cancels: {}, second kills: {}\n",
+            "\n  wrong cancels: {}, second kills: {}",
             self.wrong_cancels, self.second_kills
         );
         for (number, run) in self.runs.iter().enumerate() {
             if let Some(failure) = &run.failure {
-                let _ = write!(text, "  run {} came to nothing: {failure}\n", number + 1);
+                let _ = writeln!(text, "  run {} came to nothing: {failure}", number + 1);
             }
         }
         text

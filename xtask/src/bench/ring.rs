@@ -94,10 +94,9 @@ fn executable(messages: &str) -> Option<PathBuf> {
     let built = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let found = built
+    built
         .filter(|message| message["target"]["name"] == "kernel")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    found
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
 fn parse_rate(output: &str) -> Option<f64> {
