@@ -6,14 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::process::Command;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::calm_table::{Comparison, Hits, table};
 use super::sysbench::{Sysbench, Workload, events};
@@ -27,6 +27,8 @@ use crate::process::as_root;
 
 /// Between attaching and the load: the sample with which the agent begins is over.
 const SETTLE: Duration = Duration::from_millis(500);
+/// In this time the agent must have become suspicious if it is meant to.
+const ALARM: Duration = Duration::from_secs(20);
 /// How long the passings of probes are counted.
 const COUNT_SECONDS: u64 = 3;
 /// The load is under way before they are.
@@ -240,10 +242,7 @@ impl Stage<'_> {
         level: Option<Level>,
     ) -> Result<Sample> {
         let agent = match level {
-            Some(level) => {
-                let arguments = run_arguments(self.server, level.slo(), &[]);
-                Some(Agent::start(self.binary, &arguments, &Story::silent()).await?)
-            }
+            Some(level) => Some(self.watch(level).await?),
             None => None,
         };
         sleep(SETTLE).await;
@@ -278,6 +277,24 @@ impl Stage<'_> {
             wall_ns: ended_ns - begun_ns,
             agent: used,
         })
+    }
+
+    /// Starts the agent and brings it to that level.
+    async fn watch(&mut self, level: Level) -> Result<Agent> {
+        let arguments = run_arguments(self.server, level.slo(), &[]);
+        let agent = Agent::start(self.binary, &arguments, &Story::silent()).await?;
+        let deadline = Instant::now() + ALARM;
+        // It looks at requests now and then; one that it sees breaks the objective of the level suspect.
+        while level == Level::Suspect && agent.seen().suspicions == 0 {
+            if Instant::now() > deadline {
+                bail!(
+                    "atropos does not watch closely after {ALARM:?} with the objective {}",
+                    level.slo()
+                );
+            }
+            self.connection.query_drop("DO 0").await?;
+        }
+        Ok(agent)
     }
 
     /// Queries that the server has answered so far, by its own count.

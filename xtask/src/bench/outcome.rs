@@ -73,7 +73,7 @@ const MEASURES: [Measure; 9] = [
     (
         "decision_to_sent_ms",
         "decision -> command sent",
-        None,
+        Some(20.0),
         |t| t.decision_to_sent_ms,
     ),
     (

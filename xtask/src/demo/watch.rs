@@ -170,6 +170,11 @@ impl Agent {
         self.child.id()
     }
 
+    /// What it has said so far.
+    pub(crate) fn seen(&self) -> Seen {
+        lock(&self.seen).clone()
+    }
+
     /// Stops it in order and says what was seen.
     pub(crate) async fn stop(mut self) -> Result<Seen> {
         self.signal("TERM");
