@@ -12,6 +12,7 @@
 )]
 
 mod apt;
+mod bench;
 mod build;
 mod demo;
 mod doctor;
@@ -53,6 +54,8 @@ enum Verb {
     Test,
     /// Show Atropos at work on a private server under load.
     Demo(demo::Demo),
+    /// Measure Atropos on a private server; docs/benchmarks.md says how.
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Verb::Lint => lint::lint(),
         Verb::Test => test::test(),
         Verb::Demo(demo) => demo.run(),
+        Verb::Bench(bench) => bench.run(),
     };
     finish(done)
 }

@@ -2,14 +2,14 @@
 //!
 //! Whatever it starts it stops: at the end, on an error, on Ctrl-C and SIGTERM. Only the agent runs as root.
 
-mod clock;
-mod culprit;
-mod json;
-mod load;
-mod server;
-mod story;
+pub(crate) mod clock;
+pub(crate) mod culprit;
+pub(crate) mod json;
+pub(crate) mod load;
+pub(crate) mod server;
+pub(crate) mod story;
 mod table;
-mod watch;
+pub(crate) mod watch;
 
 use std::fs;
 use std::path::{Path, PathBuf};

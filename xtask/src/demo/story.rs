@@ -9,6 +9,7 @@ use super::clock::{SECOND, now_ns};
 #[derive(Clone)]
 pub(crate) struct Story {
     start_ns: u64,
+    silent: bool,
     phase: Arc<Mutex<&'static str>>,
 }
 
@@ -17,7 +18,16 @@ impl Story {
     pub(crate) fn begin() -> Self {
         Self {
             start_ns: now_ns(),
+            silent: false,
             phase: Arc::new(Mutex::new("")),
+        }
+    }
+
+    /// One that keeps everything to itself.
+    pub(crate) fn silent() -> Self {
+        Self {
+            silent: true,
+            ..Self::begin()
         }
     }
 
@@ -28,6 +38,9 @@ impl Story {
 
     /// Tells one thing that happened at that moment.
     pub(crate) fn tell_at(&self, at_ns: u64, text: impl AsRef<str>) {
+        if self.silent {
+            return;
+        }
         let seconds = at_ns.saturating_sub(self.start_ns) as f64 / SECOND as f64;
         // A closed pipe must not end a demo that has things to clean up.
         let _ = writeln!(std::io::stdout(), "{seconds:8.3} s  {}", text.as_ref());

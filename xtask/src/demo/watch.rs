@@ -101,6 +101,8 @@ pub(crate) struct Seen {
     pub(crate) decisions: Vec<Decision>,
     /// Its commands.
     pub(crate) commands: Vec<OrderSent>,
+    /// How often it began to watch closely.
+    pub(crate) suspicions: usize,
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
@@ -166,6 +168,16 @@ impl Agent {
             }
             Err(_) => bail!("atropos is not attached after {ATTACH:?}"),
         }
+    }
+
+    /// The process that was started: the agent, or the sudo that runs it.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// What it has said so far.
+    pub(crate) fn seen(&self) -> Seen {
+        lock(&self.seen).clone()
     }
 
     /// Stops it in order and says what was seen.
@@ -263,9 +275,11 @@ impl Ear {
     fn effect(&self, effect: Effect) {
         match effect {
             Effect::Cancel(_) => {}
-            Effect::Level(level) => self
-                .story
-                .tell(format!("atropos: watching at level {level}")),
+            Effect::Level(level) => {
+                lock(&self.seen).suspicions += usize::from(level == "suspect");
+                self.story
+                    .tell(format!("atropos: watching at level {level}"));
+            }
             Effect::Overload {
                 at_ns,
                 state,
