@@ -48,7 +48,13 @@ pub struct ArgSpec {
 
 impl ArgSpec {
     /// The expression whose value is 0.
-    pub const NONE: Self = Self { add: [0; MAX_STEPS], base: Base::None as u8, steps: 0, deref: 0, size: 8 };
+    pub const NONE: Self = Self {
+        add: [0; MAX_STEPS],
+        base: Base::None as u8,
+        steps: 0,
+        deref: 0,
+        size: 8,
+    };
 }
 
 /// How a comparison that guards a site is made.

@@ -1,6 +1,7 @@
 //! The agent: looks, feeds the engine, carries out what it says.
 
 pub mod carrier;
+pub mod check;
 pub mod clock;
 #[cfg(feature = "ebpf")]
 pub mod feed;

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::carrier::Carrier;
 use super::clock;
 use super::feed::Feed;
+use super::initiator;
 use super::probes::Probes;
 use super::resolve::Resolved;
 use super::tell::Teller;
@@ -41,15 +42,36 @@ pub async fn run(resolved: &Resolved, settings: Settings, carrier: Carrier, tell
     let completed = resolved.preset.completed.as_ref().map(|formula| formula.bind(&resolved.names)).transpose()?;
     let feed = Feed::new(resolved.watcher()?, completed);
     let probes = Probes::attach(resolved, clock::monotonic_ns())?;
-    let (interrupt, terminate) = (stop_signal(SignalKind::interrupt())?, stop_signal(SignalKind::terminate())?);
+    let stop = StopSignals::listen()?;
     teller.attached(resolved, &settings, clock::monotonic_ns());
     let engine = Engine::new(settings);
     let mut watch = Watch { resolved, engine, feed, probes, carrier, teller };
-    watch.until_end(interrupt, terminate).await
+    watch.until_end(stop).await
 }
 
-fn stop_signal(kind: SignalKind) -> Result<Signal> {
-    signal(kind).context("cannot listen for signals")
+/// The signals that ask the agent to stop.
+pub struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    /// Listens from here on.
+    ///
+    /// # Errors
+    /// When the runtime cannot listen for signals.
+    pub fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// Waits until somebody asks.
+    pub async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 /// A run in progress.
@@ -63,27 +85,26 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_end(&mut self, mut interrupt: Signal, mut terminate: Signal) -> Result<End> {
+    async fn until_end(&mut self, mut stop: StopSignals) -> Result<End> {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
-                _ = interrupt.recv() => return Ok(End::Asked),
-                _ = terminate.recv() => return Ok(End::Asked),
-                Some(sent) = self.carrier.answers.recv() => self.answered(&sent)?,
+                () = stop.asked() => return Ok(End::Asked),
+                Some(sent) = self.carrier.answers.recv() => self.answered(&sent).await?,
                 _ = tick.tick() => {
                     if !self.resolved.process.still_same() {
                         return Ok(End::TargetGone);
                     }
-                    self.tick()?;
+                    self.tick().await?;
                 }
             }
         }
     }
 
     /// One tick: look, feed, act.
-    fn tick(&mut self) -> Result<()> {
+    async fn tick(&mut self) -> Result<()> {
         let harvest = self.probes.harvest(clock::monotonic_ns())?;
         let own = self.carrier.own_ids.borrow().clone();
         let now_ns = clock::monotonic_ns();
@@ -92,7 +113,7 @@ impl Watch<'_> {
             if let Input::Lost(lost) = input {
                 self.teller.lost(lost);
             }
-            self.handle(input)?;
+            self.handle(input).await?;
         }
         if self.carrier.trouble.has_changed().unwrap_or(false) {
             let trouble = self.carrier.trouble.borrow_and_update().clone();
@@ -102,45 +123,46 @@ impl Watch<'_> {
         Ok(())
     }
 
-    fn answered(&mut self, sent: &SentOrder) -> Result<()> {
+    async fn answered(&mut self, sent: &SentOrder) -> Result<()> {
         self.teller.answered(sent);
-        self.handle(&Input::Outcome(sent.report()))
+        self.handle(&Input::Outcome(sent.report())).await
     }
 
     /// Feeds one input and does what it makes the engine want.
-    fn handle(&mut self, input: &Input) -> Result<()> {
-        self.teller.input(input);
-        let mut effects = Vec::new();
-        self.engine.handle(input, &mut effects);
-        for effect in &effects {
-            // The intent is on disk before the order leaves.
-            self.teller.effect(effect, input_time(input));
-            match effect {
-                Effect::Level(level) => self.probes.set_level(*level, clock::monotonic_ns())?,
-                Effect::Cancel(order) => self.send(order)?,
-                Effect::Overload(_) | Effect::Decision(_) | Effect::Outcome(_) => {}
-            }
+    async fn handle(&mut self, input: &Input) -> Result<()> {
+        let mut inputs = vec![input.clone()];
+        while let Some(input) = inputs.pop() {
+            inputs.extend(self.feed_one(&input).await?);
         }
         Ok(())
     }
 
-    fn send(&mut self, order: &Order) -> Result<()> {
-        if self.carrier.hand_over(order.clone()) {
-            return Ok(());
+    /// Feeds one input; an order that could not be handed over comes back as an input of its own.
+    async fn feed_one(&mut self, input: &Input) -> Result<Option<Input>> {
+        self.teller.input(input);
+        let mut effects = Vec::new();
+        let mut returned = None;
+        self.engine.handle(input, &mut effects);
+        for effect in &effects {
+            self.teller.effect(effect, input.at_ns());
+            match effect {
+                Effect::Level(level) => self.probes.set_level(*level, clock::monotonic_ns())?,
+                Effect::Cancel(order) => returned = self.send(order).await,
+                Effect::Overload(_) | Effect::Decision(_) | Effect::Outcome(_) => {}
+            }
         }
-        let result = OrderResult::Refused("the order before this one is still under way".to_owned());
-        let report = OrderReport { at_ns: clock::monotonic_ns(), order: order.order, rung: order.rung, result };
-        self.handle(&Input::Outcome(report))
+        Ok(returned)
     }
-}
 
-/// When an input happened.
-fn input_time(input: &Input) -> u64 {
-    match input {
-        Input::Event(event) => event.at_ns,
-        Input::Lost(lost) => lost.at_ns,
-        Input::Tick(tick) => tick.at_ns,
-        Input::Snapshot(snapshot) => snapshot.at_ns,
-        Input::Outcome(report) => report.at_ns,
+    /// Hands an order to the carrier, once its announcement is on disk. One that cannot leave comes back as refused.
+    async fn send(&mut self, order: &Order) -> Option<Input> {
+        let command = initiator::describe(&self.resolved.preset, usize::from(order.rung), &order.task);
+        let sent = match self.teller.announce(order, &command).await {
+            Ok(()) if self.carrier.hand_over(order.clone()) => return None,
+            Ok(()) => "the order before this one is still under way".to_owned(),
+            Err(reason) => reason,
+        };
+        let (at_ns, result) = (clock::monotonic_ns(), OrderResult::Refused(sent));
+        Some(Input::Outcome(OrderReport { at_ns, order: order.order, rung: order.rung, result }))
     }
 }

@@ -11,11 +11,15 @@ use crate::cancel::SentOrder;
 use crate::engine::input::{Input, Lost, OrderResult};
 use crate::engine::record::{Decision, Effect, Level, Order, OrderOutcome, OverloadNote};
 use crate::engine::settings::{Mode, Settings};
+use crate::journal::{Audit, Intent, Recorder};
 
 /// Where to tell.
 pub struct Teller {
     json: bool,
     blind_before: Vec<String>,
+    audit: Option<Audit>,
+    recorder: Option<Recorder>,
+    trouble_before: Option<String>,
 }
 
 /// One JSON line.
@@ -28,13 +32,14 @@ enum Line<'a> {
     Lost { at_ns: u64, count: u64 },
     Blind { at_ns: u64, reasons: &'a [String] },
     Control { at_ns: u64, trouble: Option<&'a str> },
+    Journal { at_ns: u64, trouble: &'a str },
     Stopped { at_ns: u64, reason: &'a str },
 }
 
 impl Teller {
-    /// Tells to standard output, as text or as JSON lines.
-    pub fn new(json: bool) -> Self {
-        Self { json, blind_before: Vec::new() }
+    /// Tells to standard output, as text or as JSON lines, and to an audit log and a recording if there are any.
+    pub fn new(json: bool, audit: Option<Audit>, recorder: Option<Recorder>) -> Self {
+        Self { json, blind_before: Vec::new(), audit, recorder, trouble_before: None }
     }
 
     /// Everything is attached.
@@ -45,16 +50,38 @@ impl Teller {
         });
     }
 
-    /// An input came in (for the recording).
-    pub fn input(&mut self, _input: &Input) {}
+    /// An input came in.
+    pub fn input(&mut self, input: &Input) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.push(input);
+        }
+    }
 
     /// The engine wants something.
     pub fn effect(&mut self, effect: &Effect, at_ns: u64) {
+        if let Some(audit) = &self.audit {
+            audit.effect(effect);
+        }
         self.line(&Line::Effect { at_ns, effect }, || effect_text(effect));
+    }
+
+    /// An order is about to leave: its announcement goes to disk first.
+    ///
+    /// # Errors
+    /// When there is an audit log and it cannot be written: an order that could not be explained afterwards must not leave.
+    pub async fn announce(&mut self, order: &Order, command: &str) -> Result<(), String> {
+        let Some(audit) = &mut self.audit else { return Ok(()) };
+        match audit.order(order, command).await {
+            Intent::OnDisk | Intent::Late => Ok(()),
+            Intent::Failed(error) => Err(format!("the audit log cannot be written: {error}")),
+        }
     }
 
     /// An order was carried out.
     pub fn answered(&mut self, sent: &SentOrder) {
+        if let Some(audit) = &self.audit {
+            audit.answer(sent);
+        }
         let SentOrder { order, command, sent_at_ns, answered_at_ns, answer } = sent;
         let line = Line::OrderSent {
             at_ns: *answered_at_ns,
@@ -71,6 +98,9 @@ impl Teller {
     /// Events were lost.
     pub fn lost(&mut self, lost: &Lost) {
         let Lost { at_ns, count } = *lost;
+        if let Some(audit) = &self.audit {
+            audit.lost(lost);
+        }
         self.line(&Line::Lost { at_ns, count }, || format!("{count} events lost: nothing is cancelled for a while"));
     }
 
@@ -90,10 +120,29 @@ impl Teller {
             });
         }
         self.blind_before = reasons;
+        self.journal(at_ns);
     }
 
-    /// The run is over.
-    pub fn stopped(&mut self, reason: &str) {
+    /// Says when the audit log or the recording is in trouble.
+    fn journal(&mut self, at_ns: u64) {
+        let audit = self.audit.as_ref().and_then(Audit::trouble);
+        let trouble = audit.or_else(|| self.recorder.as_ref().and_then(Recorder::trouble));
+        if trouble != self.trouble_before {
+            if let Some(trouble) = &trouble {
+                self.line(&Line::Journal { at_ns, trouble }, || trouble.clone());
+            }
+            self.trouble_before = trouble;
+        }
+    }
+
+    /// The run is over: what is still to be written is written.
+    pub async fn stopped(&mut self, reason: &str) {
+        if let Some(audit) = self.audit.take() {
+            audit.stop(reason).await;
+        }
+        if let Some(Err(trouble)) = self.recorder.take().map(Recorder::finish) {
+            self.line(&Line::Journal { at_ns: clock::monotonic_ns(), trouble: &trouble }, || trouble.clone());
+        }
         self.line(&Line::Stopped { at_ns: clock::monotonic_ns(), reason }, || format!("stopped: {reason}"));
     }
 
@@ -127,7 +176,7 @@ fn mode(mode: Mode) -> &'static str {
 }
 
 /// An effect for a person; empty for what only programs care about.
-fn effect_text(effect: &Effect) -> String {
+pub(crate) fn effect_text(effect: &Effect) -> String {
     match effect {
         Effect::Level(Level::Calm) => "calm".to_owned(),
         Effect::Level(Level::Suspect) => "suspect: watching closely".to_owned(),

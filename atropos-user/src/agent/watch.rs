@@ -230,7 +230,6 @@ impl Watcher {
         let instances = graph
             .names
             .iter()
-            .filter(|(instance, name)| before.names.get(instance) != Some(name))
             .map(|(instance, name)| InstanceName { instance: InstanceKey(*instance), name: name.clone() })
             .collect();
         before.clone_from(graph);

@@ -18,6 +18,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub use find::TargetArgs;
 
+use crate::agent::initiator::ControlOptions;
+
 /// Finds the task that starves the others of an application resource, and ends that task, only that one.
 #[derive(Debug, Parser)]
 #[command(name = "atropos", version, max_term_width = 110)]
@@ -62,10 +64,20 @@ pub struct ControlArgs {
     pub password_file: Option<PathBuf>,
 }
 
-/// Exit codes, as `docs/troubleshooting.md` documents them. 2 is a command line that cannot be understood.
+impl From<&ControlArgs> for ControlOptions {
+    fn from(args: &ControlArgs) -> Self {
+        let ControlArgs { socket, host, port, extra_port, user, password_file } = args.clone();
+        let password = std::env::var("ATROPOS_PASSWORD").ok();
+        Self { socket, host, port, extra_port, user, password_file, password }
+    }
+}
+
+/// Exit codes, as `docs/troubleshooting.md` documents them.
 pub mod exit {
     /// Something failed that has no code of its own.
     pub const FAILURE: u8 = 1;
+    /// A command line that cannot be understood.
+    pub const USAGE: u8 = 2;
     /// The target process is not there, cannot be read, or went away.
     pub const TARGET: u8 = 3;
     /// The kernel or the privileges are not enough.

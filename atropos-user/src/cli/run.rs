@@ -1,23 +1,31 @@
 //! `atropos run`: attach, watch, and in enforce mode act.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::find::{TargetArgs, preset_for};
 use super::{ControlArgs, Failure, exit};
 use crate::agent::carrier::Carrier;
-use crate::agent::initiator::{self, ControlOptions};
+use crate::agent::initiator;
 use crate::agent::resolve::Resolved;
-use crate::agent::run::{End, run as watch};
+use crate::agent::run::{End, StopSignals, run as watch};
 use crate::agent::tell::Teller;
 use crate::agent::clock;
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder};
 use crate::config::parse_slo;
-use crate::engine::settings::{Mode, Slo};
+use crate::engine::settings::{Mode, Settings, Slo};
+use crate::journal::{Audit, AuditClock, Recorder, Run};
+use crate::target::Process;
 
 /// The objective when none is given.
 const DEFAULT_SLO: &str = "p99=+100%,floor=50ms";
+
+/// How often a server that is gone is looked for.
+const SUCCESSOR_EVERY: Duration = Duration::from_millis(500);
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -30,8 +38,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "NAME|FILE")]
     preset: Option<String>,
     /// Objective: which latency is too much (p99=20ms, p99=+20%, p99=+20%,floor=5ms)
-    #[arg(long, value_name = "SLO", default_value = DEFAULT_SLO, value_parser = slo)]
-    slo: Slo,
+    #[arg(long, value_name = "SLO", default_value = DEFAULT_SLO)]
+    slo: String,
     /// Cancel what the decisions name
     #[arg(long, conflicts_with = "dry_run")]
     enforce: bool,
@@ -41,13 +49,15 @@ pub(super) struct RunArgs {
     /// Never cancel sessions of this user (may be given several times)
     #[arg(long, value_name = "USER")]
     protect_user: Vec<String>,
+    /// Append every decision, order and outcome to this file, one JSON object a line (docs/audit.md)
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+    /// Record what the decisions are made from, for `atropos replay` (docs/recording.md)
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// One JSON object a line instead of text
     #[arg(long)]
     json: bool,
-}
-
-fn slo(text: &str) -> Result<Slo, String> {
-    parse_slo(text).map_err(|error| error.to_string())
 }
 
 impl RunArgs {
@@ -57,14 +67,6 @@ impl RunArgs {
             (false, true) => Mode::DryRun,
             (false, false) => Mode::Observe,
         }
-    }
-}
-
-impl From<&ControlArgs> for ControlOptions {
-    fn from(args: &ControlArgs) -> Self {
-        let ControlArgs { socket, host, port, extra_port, user, password_file } = args.clone();
-        let password = std::env::var("ATROPOS_PASSWORD").ok();
-        Self { socket, host, port, extra_port, user, password_file, password }
     }
 }
 
@@ -81,25 +83,83 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     result
 }
 
+/// Watches the process and, when it restarts and can be found again, its successors.
 async fn run_all(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let process = args.target.find()?;
+    let slo = parse_slo(&args.slo).map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
+    let mut process = args.target.find()?;
+    loop {
+        let end = run_one(args, slo, process).await?;
+        if end == End::Asked {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !args.target.survives_restart() {
+            return Ok(ExitCode::from(exit::TARGET));
+        }
+        let Some(successor) = successor(args).await? else { return Ok(ExitCode::SUCCESS) };
+        process = successor;
+    }
+}
+
+async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Failure> {
     let preset = preset_for(args.preset.as_deref(), &process)?;
     let resolved = Resolved::new(process, preset)?;
     let carrier = Carrier::start(ladder(args, &resolved).await?);
-    let settings = resolved.preset.settings(args.slo, args.mode(), args.protect_user.clone());
-    let mut teller = Teller::new(args.json);
+    let settings = resolved.preset.settings(slo, args.mode(), args.protect_user.clone());
+    let mut teller = Teller::new(args.json, audit(args, &resolved)?, recorder(args, &settings)?);
     let end = watch(&resolved, settings, carrier, &mut teller).await?;
-    let _ = clock::monotonic_ns();
-    match end {
-        End::Asked => {
-            teller.stopped("asked to stop");
-            Ok(ExitCode::SUCCESS)
+    let reason = match end {
+        End::Asked => "asked to stop",
+        End::TargetGone => "the target is gone",
+    };
+    teller.stopped(reason).await;
+    Ok(end)
+}
+
+/// The restarted server, once it answers on its control connection; nothing if the agent is asked to stop before.
+async fn successor(args: &RunArgs) -> Result<Option<Process>, Failure> {
+    let mut stop = StopSignals::listen()?;
+    loop {
+        tokio::select! {
+            () = stop.asked() => return Ok(None),
+            () = tokio::time::sleep(SUCCESSOR_EVERY) => {}
         }
-        End::TargetGone => {
-            teller.stopped("the target is gone");
-            Ok(ExitCode::from(exit::TARGET))
+        let Ok(process) = args.target.find() else { continue };
+        if ready(args, &process).await {
+            return Ok(Some(process));
         }
     }
+}
+
+/// Whether a server that has just started can be watched: its symbols are mapped and, in enforce mode, it takes the
+/// control connection.
+async fn ready(args: &RunArgs, process: &Process) -> bool {
+    let Ok(preset) = preset_for(args.preset.as_deref(), process) else { return false };
+    let Ok(resolved) = Resolved::new(process.clone(), preset) else { return false };
+    ladder(args, &resolved).await.is_ok()
+}
+
+fn audit(args: &RunArgs, resolved: &Resolved) -> Result<Option<Audit>, Failure> {
+    let Some(path) = &args.audit else { return Ok(None) };
+    let run = Run {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        pid: resolved.process.pid(),
+        exe: resolved.process.exe().display().to_string(),
+        build_id: resolved.binary.build_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        preset: resolved.preset.name.value.clone(),
+        mode: args.mode(),
+        slo: args.slo.clone(),
+    };
+    let clock = AuditClock { monotonic_ns: clock::monotonic_ns, unix_ns: clock::epoch_ns };
+    let opened = Audit::open(path, run, clock).with_context(|| format!("cannot open the audit log {}", path.display()))?;
+    Ok(Some(opened))
+}
+
+fn recorder(args: &RunArgs, settings: &Settings) -> Result<Option<Recorder>, Failure> {
+    let Some(path) = &args.record else { return Ok(None) };
+    let created =
+        Recorder::create(path, settings).with_context(|| format!("cannot create the recording {}", path.display()))?;
+    Ok(Some(created))
 }
 
 /// The way to the target. In enforce mode it must be open before anything is attached; in the others it is a convenience.
@@ -111,7 +171,7 @@ async fn ladder(args: &RunArgs, resolved: &Resolved) -> Result<Ladder<AnyInitiat
         Err(error) => AnyInitiator::None(format!("{error:#}")),
     };
     if args.enforce {
-        let refused = |reason: String| Failure::new(exit::CONTROL, anyhow::anyhow!("{reason}"));
+        let refused = |reason: String| Failure::new(exit::CONTROL, anyhow!("{reason}"));
         initiator.keep_warm().await.map_err(refused)?;
         initiator.check_permission().await.map_err(refused)?;
     }

@@ -21,7 +21,13 @@ pub(crate) fn parse_ns(text: &str) -> Result<u64, String> {
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     if number.is_empty() {
-        return Err(format!("`{text}` is not a length of time"));
+        return Err(match text {
+            "" => "a length of time is missing".to_owned(),
+            _ => format!("`{text}` is not a length of time"),
+        });
+    }
+    if unit.trim_start() != unit {
+        return Err(format!("there is a blank in `{text}`"));
     }
     if unit.is_empty() {
         return Err(format!("`{text}` has no unit"));

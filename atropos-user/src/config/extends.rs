@@ -144,14 +144,15 @@ fn load_chain(
         return Ok(Some((table, start)));
     };
     let base = origin.base(&name, &place)?;
-    if chain.contains(&base.identity()) || chain.len() >= MAX_CHAIN {
-        let message = format!(
-            "`extends` goes in a circle: {} -> {}",
-            chain.join(" -> "),
-            base.identity()
-        );
-        return Err(Problem::at(&place, message)
-            .help("a config can extend one that does not lead back to it"));
+    if chain.contains(&base.identity()) {
+        let (chain, base) = (chain.join(" -> "), base.identity());
+        let message = format!("`extends` goes in a circle: {chain} -> {base}");
+        let help = "a config can extend one that does not lead back to it";
+        return Err(Problem::at(&place, message).help(help));
+    }
+    if chain.len() >= MAX_CHAIN {
+        let message = format!("{} configs extend each other in a row", chain.len() + 1);
+        return Err(Problem::at(&place, message).help(format!("at most {MAX_CHAIN}")));
     }
     let base = load_chain(&base, Some(&place), chain, report)?;
     Ok(base.map(|(base, _)| (overlay(base, table), start)))

@@ -10,6 +10,9 @@ use super::scope::Scope;
 use super::source::{Located, Place};
 use super::tree::{Entry, Node, Table, Value};
 
+/// Most names that an answer lists.
+const SHOWN_NAMES: usize = 40;
+
 /// One table while it is read.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a> {
@@ -30,7 +33,7 @@ impl<'a> Fields<'a> {
         let known = || section.keys.iter().map(|key| key.name);
         for entry in &table.entries {
             if !known().any(|key| key == entry.key) {
-                let message = format!("unknown key `{}` in `{}`", entry.key, section.name);
+                let message = format!("unknown key `{}` in {}", entry.key, section.shown());
                 report
                     .add(Problem::at(&entry.key_place, message).help(allowed(&entry.key, known())));
             }
@@ -40,7 +43,7 @@ impl<'a> Fields<'a> {
             .iter()
             .filter(|key| key.required && table.get(key.name).is_none())
         {
-            let message = format!("`{}` lacks the key `{}`", section.name, key.name);
+            let message = format!("{} lacks the key `{}`", section.shown(), key.name);
             report.add(
                 Problem::at(place, message)
                     .help(format!("add `{} = ...` ({})", key.name, key.takes)),
@@ -102,10 +105,18 @@ impl<'a> Fields<'a> {
         let entry = self.entry(key)?;
         let node = &entry.node;
         let Some(value) = convert(&node.value) else {
+            let takes = self.section.keys.iter().find(|known| known.name == key);
+            let help = match takes.map(|key| key.takes) {
+                Some("array of tables") => {
+                    format!("write `[[{}]]`, once for each", self.section.path(key))
+                }
+                Some(takes) if takes.starts_with("array") => format!("write `{key} = [...]`"),
+                _ => String::new(),
+            };
             self.wrong(
                 key,
                 format!("`{key}` must be {wanted}, not {}", node.value.kind()),
-                "",
+                help,
             );
             return None;
         };
@@ -301,7 +312,15 @@ fn as_text(value: &Value) -> Option<String> {
 
 /// "allowed: a, b; closest: a".
 pub(crate) fn allowed<'a>(typed: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    let list = known.clone().collect::<Vec<_>>().join(", ");
+    let mut list = known
+        .clone()
+        .take(SHOWN_NAMES)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let more = known.clone().count().saturating_sub(SHOWN_NAMES);
+    if more > 0 {
+        list = format!("{list} and {more} more");
+    }
     let closest = nearest(typed, known)
         .map(|name| format!("; closest: `{name}`"))
         .unwrap_or_default();

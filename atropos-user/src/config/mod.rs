@@ -91,9 +91,8 @@ pub(crate) fn nearest<'a>(
     wanted: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let scored = known
-        .into_iter()
-        .map(|name| (strsim::jaro_winkler(wanted, name), name));
+    let alike = |name: &str| strsim::jaro_winkler(&wanted.to_lowercase(), &name.to_lowercase());
+    let scored = known.into_iter().map(|name| (alike(name), name));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.75).then_some(best.1)
 }

@@ -5,6 +5,9 @@ use std::fmt;
 
 use super::source::Place;
 
+/// Most mistakes that are shown; more come from a text that is no config at all.
+const SHOWN_PROBLEMS: usize = 50;
+
 /// Widest part of a source line that is shown.
 const SHOWN_CHARS: usize = 140;
 
@@ -125,7 +128,7 @@ impl From<Problem> for Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
+        for (index, problem) in self.0.iter().take(SHOWN_PROBLEMS).enumerate() {
             write!(f, "{}{problem}", if index == 0 { "" } else { "\n\n" })?;
         }
         if self.0.len() > 1 {
@@ -147,6 +150,11 @@ impl Report {
         self.0.borrow_mut().push(problem);
     }
 
+    /// Whether there are so many that nobody reads more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.borrow().len() > SHOWN_PROBLEMS
+    }
+
     /// Whether there is none so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
@@ -156,10 +164,9 @@ impl Report {
     pub(crate) fn finish(self) -> Problems {
         let mut problems = self.0.into_inner();
         let key = |problem: &Problem| {
-            problem
-                .place
-                .as_ref()
-                .map(|place| (place.source().name().to_owned(), place.span().start))
+            let place = problem.place.as_ref();
+            let place = place.map(|place| (place.source().name().to_owned(), place.span().start));
+            (place, problem.message.clone())
         };
         problems.sort_by_key(key);
         problems.dedup();

@@ -17,6 +17,26 @@ pub(crate) struct Section {
     pub(crate) keys: &'static [Key],
 }
 
+impl Section {
+    /// The header of a table under one of its keys.
+    pub(crate) fn path(&self, key: &str) -> String {
+        if self.name == ROOT.name {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.name)
+        }
+    }
+
+    /// How errors name it.
+    pub(crate) fn shown(&self) -> String {
+        if self.name == ROOT.name {
+            "the top level".to_owned()
+        } else {
+            format!("`{}`", self.name)
+        }
+    }
+}
+
 /// A key that may be left out.
 const fn may(name: &'static str, takes: &'static str) -> Key {
     Key {
@@ -38,7 +58,8 @@ const fn must(name: &'static str, takes: &'static str) -> Key {
 pub(crate) const ROOT: Section = Section {
     name: "top level",
     keys: &[
-        must("schema", "integer"),
+        // It must be there too, but in each file of a chain, so it is looked at before files are joined.
+        may("schema", "integer"),
         must("name", "string"),
         may("extends", "string"),
         may("title", "string"),

@@ -32,6 +32,9 @@ impl<'a> Scope<'a> {
 
     /// Notes every name that the expression may not use; true if there is none.
     pub(crate) fn check(&self, expr: &Expr, place: &Place, report: &Report) -> bool {
+        if report.is_full() {
+            return false;
+        }
         let mut fine = true;
         let mut wrong = |name: &Name, prefix: usize, message: String, help: String| {
             let place = place.within(expr.text(), name.offset, name.text.len() + prefix);

@@ -91,20 +91,41 @@ pub(super) fn assign(ledger: &Ledger) -> Graph {
         for edge in &edges {
             note_in_way(graph.entry(edge.session).or_default(), wait, edge);
         }
-        let mut blockers: Vec<SessionKey> = edges.iter().map(|edge| edge.session).collect();
-        blockers.sort_unstable();
-        blockers.dedup();
-        links.insert(wait.waiter, link(ledger, wait, &edges, &blockers));
+        let link = link(ledger, wait, &edges);
         graph.entry(wait.waiter).or_default().waiting = Some(Waiting {
             resource: wait.resource,
             instance: wait.instance,
             since_ns: wait.since_ns,
-            blockers,
+            blockers: link.to.iter().map(|(blocker, ..)| *blocker).collect(),
         });
+        links.insert(wait.waiter, link);
     }
     let order = order(&mut graph);
     flow(&mut graph, &links, &order, ledger.past.len());
     graph
+}
+
+/// How many sessions wait behind this one, directly or through others.
+pub(super) fn waiting_behind(graph: &Graph, session: SessionKey) -> usize {
+    let mut waiters = Neighbours::new();
+    for (waiter, node) in graph {
+        for blocker in node.waiting.iter().flat_map(|waiting| &waiting.blockers) {
+            waiters.entry(*blocker).or_default().push(*waiter);
+        }
+    }
+    let mut behind = BTreeSet::new();
+    let mut open = vec![session];
+    while let Some(next) = open.pop() {
+        open.extend(
+            waiters
+                .get(&next)
+                .into_iter()
+                .flatten()
+                .filter(|waiter| behind.insert(**waiter)),
+        );
+    }
+    behind.remove(&session);
+    behind.len()
 }
 
 fn note_in_way(node: &mut Node, wait: &OpenWait, edge: &Edge) {
@@ -139,29 +160,21 @@ fn note_in_way(node: &mut Node, wait: &OpenWait, edge: &Edge) {
         .sort_by_key(|way| (way.resource, way.instance, way.kind));
 }
 
-fn link(ledger: &Ledger, wait: &OpenWait, edges: &[Edge], blockers: &[SessionKey]) -> Link {
+fn link(ledger: &Ledger, wait: &OpenWait, edges: &[Edge]) -> Link {
     let lost_ns = within_ns(wait.since_ns, ledger.now_ns, ledger.window_ns);
-    let holds = |session: SessionKey| {
-        edges
-            .iter()
-            .any(|edge| edge.session == session && edge.kind == BlockKind::Granted)
-    };
-    let holder_count = blockers.iter().filter(|session| holds(**session)).count();
-    let to = blockers
-        .iter()
-        .map(|session| {
-            let since_ns = edges
-                .iter()
-                .filter(|edge| edge.session == *session)
-                .map(|edge| edge.since_ns)
-                .min()
-                .unwrap_or(ledger.now_ns);
+    // A session can be in the way twice, by what it holds and by what it wants.
+    let mut merged: BTreeMap<SessionKey, (u64, bool)> = BTreeMap::new();
+    for edge in edges {
+        let (since_ns, holds) = merged.entry(edge.session).or_insert((edge.since_ns, false));
+        *since_ns = edge.since_ns.min(*since_ns);
+        *holds |= edge.kind == BlockKind::Granted;
+    }
+    let nobody_holds = merged.values().all(|(_, holds)| !holds);
+    let to = merged
+        .into_iter()
+        .map(|(session, (since_ns, holds))| {
             let charged_ns = lost_ns.min(ledger.now_ns.saturating_sub(since_ns));
-            (
-                *session,
-                seconds(charged_ns),
-                holds(*session) || holder_count == 0,
-            )
+            (session, seconds(charged_ns), holds || nobody_holds)
         })
         .collect();
     Link {

@@ -1,7 +1,7 @@
 //! The decision: candidates, verdicts, the choice, its record and its order.
 
 use super::Engine;
-use super::blame::Graph;
+use super::blame::{self, Graph};
 use super::detector::Reading;
 use super::estimator::Estimate;
 use super::explain;
@@ -239,7 +239,9 @@ impl Engine {
                 waiting: reading.waiting,
                 explained: estimate.explained,
             },
-            summary: explain::decision(&estimate.resources, &candidates, &orders),
+            summary: explain::decision(&estimate.resources, &candidates, &orders, |session| {
+                blame::waiting_behind(graph, session)
+            }),
             resources: estimate.resources.clone(),
             candidates,
             orders,

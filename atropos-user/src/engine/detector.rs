@@ -147,7 +147,10 @@ impl Detector {
             in_flight,
             waiting: flights.iter().filter(|flight| flight.waiting).count() as u64,
             breached,
-            over: breached && in_flight > 0 && self.is_flat(now_ns),
+            over: breached
+                && in_flight > 0
+                && self.is_flat(now_ns)
+                && !self.is_lone(flights, limit_ns, now_ns),
             breach_ns,
         }
     }
@@ -168,7 +171,7 @@ impl Detector {
                 span_s / (REFERENCE_S + span_s),
             ));
         }
-        let counted: u64 = latest.latency.iter().map(|(_, count)| count).sum();
+        let counted = total(latest.latency.iter().map(|(_, count)| *count));
         if counted > 0 && covered_s > 0.0 {
             let weight = covered_s / (COVERED_S + covered_s);
             let mut samples: Vec<(u64, u64)> = self.completed().collect();
@@ -212,24 +215,39 @@ impl Detector {
 
     /// Requests that completed in the window and were not covered.
     fn uncovered(&self) -> u64 {
-        let covered: u64 = self.completed().map(|(_, count)| count).sum();
-        self.ticks
+        let covered = total(self.completed().map(|(_, count)| count));
+        total(self.ticks.iter().filter_map(|tick| tick.completed)).saturating_sub(covered)
+    }
+
+    /// Requests that completed in the window and took longer than the limit.
+    fn slow(&self, limit_ns: u64) -> u64 {
+        total(
+            self.completed()
+                .filter(|(ns, _)| *ns > limit_ns)
+                .map(|(_, count)| count),
+        )
+    }
+
+    /// A single slow request that waits for nothing is a slow request, not an overload: where traffic is thin, it alone
+    /// makes the percentile.
+    fn is_lone(&self, flights: &[Flight], limit_ns: u64, now_ns: u64) -> bool {
+        let mut old = flights
             .iter()
-            .filter_map(|tick| tick.completed)
-            .sum::<u64>()
-            .saturating_sub(covered)
+            .filter(|flight| now_ns.saturating_sub(flight.since_ns) > limit_ns);
+        let (first, second) = (old.next(), old.next());
+        self.slow(limit_ns) == 0 && second.is_none() && first.is_none_or(|flight| !flight.waiting)
     }
 
     fn span_ns(&self) -> u64 {
-        self.ticks.iter().map(|tick| tick.span_ns).sum()
+        total(self.ticks.iter().map(|tick| tick.span_ns))
     }
 
     /// Completions a second in the window: the target's own count, else the covered ones scaled to the whole tick.
     fn throughput(&self) -> Option<f64> {
-        let (mut total, mut span_ns) = (0.0, 0);
+        let (mut completions, mut span_ns) = (0.0, 0);
         for tick in &self.ticks {
-            let counted: u64 = tick.latency.iter().map(|(_, count)| count).sum();
-            total += match tick.completed {
+            let counted = total(tick.latency.iter().map(|(_, count)| *count));
+            completions += match tick.completed {
                 Some(completed) => completed as f64,
                 None if tick.covered_ns > 0 => {
                     counted as f64 * tick.span_ns as f64 / tick.covered_ns as f64
@@ -238,7 +256,7 @@ impl Detector {
             };
             span_ns += tick.span_ns;
         }
-        (span_ns > 0).then(|| total / seconds(span_ns))
+        (span_ns > 0).then(|| completions / seconds(span_ns))
     }
 
     fn is_flat(&self, now_ns: u64) -> bool {
@@ -272,17 +290,14 @@ impl Detector {
 
     /// When the request that made the percentile cross the limit passed it.
     fn breach_ns(&self, flights: &[Flight], limit_ns: u64, now_ns: u64) -> u64 {
-        let completed: u64 =
-            self.completed().map(|(_, count)| count).sum::<u64>() + self.uncovered();
-        let slow: u64 = self
-            .completed()
-            .filter(|(ns, _)| *ns > limit_ns)
-            .map(|(_, count)| count)
-            .sum();
-        let total = completed + flights.len() as u64;
+        let completed =
+            total(self.completed().map(|(_, count)| count)).saturating_add(self.uncovered());
+        let all = completed.saturating_add(flights.len() as u64);
         // One more than may lie above the percentile's rank.
-        let needed = (total + 1).saturating_sub(rank(total, self.slo.percentile));
-        let Some(nth) = needed.checked_sub(slow + 1) else {
+        let needed = all
+            .saturating_sub(rank(all, self.slo.percentile))
+            .saturating_add(1);
+        let Some(nth) = needed.checked_sub(self.slow(limit_ns).saturating_add(1)) else {
             return now_ns;
         };
         let mut starts_ns: Vec<u64> = flights.iter().map(|flight| flight.since_ns).collect();
@@ -291,6 +306,10 @@ impl Detector {
             since_ns.saturating_add(limit_ns).min(now_ns)
         })
     }
+}
+
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 fn follow(known: Option<f64>, value: f64, weight: f64) -> f64 {
@@ -304,9 +323,9 @@ fn rank(total: u64, percentile: f64) -> u64 {
 
 /// Nearest-rank percentile of (value, count) samples; 0 without any.
 fn percentile(samples: &mut [(u64, u64)], percentile: f64) -> u64 {
-    let total: u64 = samples.iter().map(|(_, count)| count).sum();
+    let all = total(samples.iter().map(|(_, count)| *count));
     samples.sort_unstable();
-    let mut left = rank(total, percentile);
+    let mut left = rank(all, percentile);
     for (value, count) in samples.iter() {
         if *count >= left {
             return *value;

@@ -107,7 +107,7 @@ fn busy_s(ledger: &Ledger, detector: &Detector) -> f64 {
             begun_ns.or(waiting_ns)
         })
         .map(|since_ns| within_ns(since_ns, ledger.now_ns, ledger.window_ns))
-        .sum();
+        .fold(0, u64::saturating_add);
     seconds(in_flight_ns) + detector.completed_s()
 }
 
@@ -142,7 +142,7 @@ fn explained(ledger: &Ledger, detector: &Detector, flights: &[Flight]) -> f64 {
         .zip(&ledger.blind)
         .filter(|(_, blind)| blind.is_none())
         .map(|(past, _)| past.sum_ns(now_ns))
-        .sum();
+        .fold(0, u64::saturating_add);
     let completed_s = detector.completed_excess_s();
     ratio(
         seconds(waited_ns) + seconds(past_ns).min(completed_s),

@@ -131,6 +131,7 @@ pub(super) fn decision(
     resources: &[Assessment],
     candidates: &[Candidate],
     orders: &[Order],
+    behind: impl Fn(SessionKey) -> usize,
 ) -> String {
     let mut text = String::new();
     let chosen = candidates
@@ -139,7 +140,11 @@ pub(super) fn decision(
     match (orders.first(), chosen) {
         (Some(order), Some(candidate)) => {
             let _ = write!(text, "{} for {}", order.rung_name, who(&candidate.task));
-            let _ = write!(text, ", {}", what_it_does(candidate, resources));
+            let _ = write!(
+                text,
+                ", {}",
+                what_it_does(candidate, resources, behind(candidate.task.session))
+            );
         }
         _ => match candidates.first() {
             Some(best) => {
@@ -149,7 +154,11 @@ pub(super) fn decision(
                     who(&best.task),
                     why(best)
                 );
-                let _ = write!(text, "; it is {}", what_it_does(best, resources));
+                let _ = write!(
+                    text,
+                    "; it is {}",
+                    what_it_does(best, resources, behind(best.task.session))
+                );
             }
             None => text.push_str("nothing is cancelled: nobody is known to be in the way"),
         },
@@ -182,7 +191,7 @@ fn who(task: &Task) -> String {
     text
 }
 
-fn what_it_does(candidate: &Candidate, resources: &[Assessment]) -> String {
+fn what_it_does(candidate: &Candidate, resources: &[Assessment], behind: usize) -> String {
     let mut text = candidate.task.doing.clone();
     let instance = candidate
         .gains
@@ -194,11 +203,11 @@ fn what_it_does(candidate: &Candidate, resources: &[Assessment]) -> String {
             BlockKind::Granted => "holding",
             BlockKind::Queued => "queued for",
         };
-        let plural = if held.waiters == 1 { "" } else { "s" };
+        let plural = if behind == 1 { "" } else { "s" };
         let _ = write!(
             text,
-            ", {verb} {} in the way of {} session{plural}",
-            held.name, held.waiters
+            ", {verb} {} with {behind} session{plural} waiting behind it",
+            held.name
         );
     }
     if let Some(gain) = candidate
@@ -234,8 +243,8 @@ fn why(candidate: &Candidate) -> String {
     match &candidate.passed_over {
         None => "it is chosen".to_owned(),
         Some(PassedOver::LowerScore) => format!("its score is lower ({:.2})", candidate.score),
-        Some(PassedOver::Dominated { by }) => {
-            format!("session {by} gains at least as much everywhere")
+        Some(PassedOver::Dominated { .. }) => {
+            format!("ending it would free less (score {:.2})", candidate.score)
         }
         Some(PassedOver::ProtectedClass) => {
             format!("its class {} is protected", candidate.task.class)

@@ -76,8 +76,8 @@ pub(super) fn score(settings: &Settings, ledger: &Ledger, graph: &Graph) -> Vec<
         .iter()
         .filter(|(_, node)| node.is_blamed())
         .map(|(session, node)| {
-            let future_s = futures.of(*session);
-            scored(settings, ledger, (*session, node), future_s, &lost_s)
+            let remaining_s = futures.of(*session);
+            scored(settings, ledger, (*session, node), remaining_s, &lost_s)
         })
         .collect()
 }
@@ -86,7 +86,7 @@ fn scored(
     settings: &Settings,
     ledger: &Ledger,
     (session, node): (SessionKey, &Node),
-    future_s: f64,
+    remaining_s: f64,
     lost_s: &[f64],
 ) -> Scored {
     let undo_s = undo_s(settings, ledger, session);
@@ -113,7 +113,7 @@ fn scored(
                 progress,
                 blame,
                 undo_s,
-                gain_s: (future_s - undo_s).max(0.0) * blame,
+                gain_s: (remaining_s - undo_s).max(0.0) * blame,
             }
         })
         .collect();

@@ -187,11 +187,6 @@ impl Guard {
             || within(MINUTE_NS) >= u64::from(tuning.per_minute)
             || within(HOUR_NS) >= u64::from(tuning.per_hour)
     }
-
-    #[cfg(test)]
-    pub(super) fn remembered(&self) -> usize {
-        self.orders_ns.len() + self.done.len()
-    }
 }
 
 /// One candidate with everything that the checks look at.
@@ -213,8 +208,8 @@ impl Case<'_> {
             return Some(PassedOver::ProtectedPrincipal);
         }
         let class = class_of(self.settings, self.state)?;
-        let spared = class.protected && !(self.is_only_queued() && !class.protected_queued);
-        spared.then_some(PassedOver::ProtectedClass)
+        let spared = class.protected_queued || !self.is_only_queued();
+        (class.protected && spared).then_some(PassedOver::ProtectedClass)
     }
 
     /// It is in the way by its place in the queue alone, and has done next to nothing.

@@ -33,7 +33,7 @@ impl Ledger {
                 since_ns: at_ns,
                 evidence: Evidence::Event,
             });
-        hold.count += 1;
+        hold.count = hold.count.saturating_add(1);
         hold.mode = hold.mode.max(mode);
         hold.since_ns = hold.since_ns.min(at_ns);
         self.holders.insert((resource, instance, session));

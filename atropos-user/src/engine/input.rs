@@ -47,6 +47,19 @@ pub enum Input {
     Outcome(OrderReport),
 }
 
+impl Input {
+    /// When it happened.
+    pub fn at_ns(&self) -> u64 {
+        match self {
+            Self::Event(event) => event.at_ns,
+            Self::Lost(lost) => lost.at_ns,
+            Self::Tick(tick) => tick.at_ns,
+            Self::Snapshot(snapshot) => snapshot.at_ns,
+            Self::Outcome(report) => report.at_ns,
+        }
+    }
+}
+
 /// A transition seen by a probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -183,7 +196,7 @@ pub enum Activity {
     Busy,
     /// No request, but a transaction is open.
     IdleInTransaction,
-    /// No request and no transaction, but explicit locks (LOCK TABLES, FLUSH TABLES WITH READ LOCK, GET_LOCK).
+    /// No request and no transaction, but explicit locks (LOCK TABLES, FLUSH TABLES WITH READ LOCK, `GET_LOCK`).
     IdleWithLocks,
 }
 
@@ -209,7 +222,7 @@ pub struct Snapshot {
     pub complete: bool,
     /// The waits in progress.
     pub waits: Vec<Wait>,
-    /// Names of the instances in `waits` that were not named before (or whose name changed).
+    /// Names of the instances in `waits`.
     pub instances: Vec<InstanceName>,
 }
 

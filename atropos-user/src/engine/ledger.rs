@@ -13,8 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::input::{
-    Activity, Blocker, Event, EventKind, Evidence, InstanceKey, ResourceId, SessionKey,
-    SessionState, Tick,
+    Blocker, Event, EventKind, Evidence, InstanceKey, ResourceId, SessionKey, SessionState,
 };
 use super::window::SlidingSum;
 
@@ -43,13 +42,6 @@ impl Session {
     pub(super) fn last_wait_end_ns(&self) -> u64 {
         self.last_wait.map_or(0, |last| last.end_ns)
     }
-
-    /// It runs a request.
-    pub(super) fn is_busy(&self) -> bool {
-        self.state
-            .as_ref()
-            .is_some_and(|state| state.activity == Activity::Busy)
-    }
 }
 
 /// A wait that is over.
@@ -73,8 +65,6 @@ pub(super) struct OpenWait {
     pub(super) resource: ResourceId,
     /// For which one. Certain once a snapshot named it.
     pub(super) instance: InstanceKey,
-    /// In which mode, if a snapshot told.
-    pub(super) mode: u32,
     /// Since when.
     pub(super) since_ns: u64,
     /// When it was last seen in progress.
@@ -152,10 +142,10 @@ impl Ledger {
             EventKind::RequestEnd => self.close_older_wait(session, at_ns),
             EventKind::SessionEnd => self.end_session(session, at_ns),
             EventKind::WaitBegin { resource, instance } => {
-                self.wait_begin(session, resource, instance, at_ns)
+                self.wait_begin(session, resource, instance, at_ns);
             }
             EventKind::WaitEnd { resource, instance } => {
-                self.wait_end(session, resource, instance, at_ns)
+                self.wait_end(session, resource, instance, at_ns);
             }
             EventKind::Acquire {
                 resource,
@@ -163,7 +153,7 @@ impl Ledger {
                 mode,
             } => self.acquire(session, resource, instance, mode, at_ns),
             EventKind::Release { resource, instance } => {
-                self.release(session, resource, instance, at_ns)
+                self.release(session, resource, instance, at_ns);
             }
             EventKind::ReleaseAll { resource } => self.release_all(session, Some(resource)),
             EventKind::Killed => self.sessions.entry(session).or_default().killed_ns = Some(at_ns),
@@ -179,140 +169,6 @@ impl Ledger {
         for wait in self.waits.values_mut().filter(|wait| wait.listed.is_none()) {
             wait.evidence = Evidence::Inference;
         }
-    }
-
-    /// Takes the tick's view of the sessions in and forgets what is over.
-    pub(super) fn tick(&mut self, tick: &Tick) {
-        self.advance(tick.at_ns);
-        for reason in &mut self.blind {
-            *reason = None;
-        }
-        for blind in &tick.blind {
-            if let Some(reason) = self.blind.get_mut(usize::from(blind.resource.0)) {
-                *reason = Some(blind.reason.clone());
-            }
-        }
-        for state in &tick.sessions {
-            self.session_seen(state, tick.at_ns);
-        }
-        let listed: BTreeSet<SessionKey> =
-            tick.sessions.iter().map(|state| state.session).collect();
-        self.sessions_gone_idle(&listed, tick.at_ns);
-        self.forget();
-    }
-
-    fn session_seen(&mut self, state: &SessionState, at_ns: u64) {
-        let key = state.session;
-        let before = self
-            .sessions
-            .get(&key)
-            .and_then(|known| known.state.as_ref());
-        if before.is_some_and(|before| before.id != state.id) {
-            // The key was given to another session: whatever the former one did is over.
-            self.end_session(key, at_ns);
-        }
-        let same = self
-            .sessions
-            .get(&key)
-            .and_then(|known| known.state.as_ref())
-            .is_some_and(|before| {
-                before.activity == state.activity
-                    && if state.request == 0 {
-                        before.since_ns == state.since_ns
-                    } else {
-                        before.request == state.request
-                    }
-            });
-        if state.activity == Activity::Busy {
-            self.clip_wait_to_request(key, state.since_ns);
-        } else if self
-            .waits
-            .get(&key)
-            .is_some_and(|wait| wait.listed.is_none() && wait.since_ns <= at_ns)
-        {
-            self.close_wait(key, at_ns);
-        }
-        let known = self.sessions.entry(key).or_default();
-        if !same {
-            known.waited_ns = 0;
-            known.killed_ns = known
-                .killed_ns
-                .filter(|killed_ns| *killed_ns >= state.since_ns);
-        }
-        known.state = Some(state.clone());
-    }
-
-    /// A wait belongs to the request that runs: an older one is over, and a listed one cannot be older than the request.
-    fn clip_wait_to_request(&mut self, key: SessionKey, request_since_ns: u64) {
-        let Some(wait) = self.waits.get_mut(&key) else {
-            return;
-        };
-        if wait.since_ns >= request_since_ns {
-            return;
-        }
-        if wait.seen_ns < request_since_ns {
-            let seen_ns = wait.seen_ns;
-            self.close_wait(key, seen_ns);
-        } else {
-            wait.since_ns = request_since_ns;
-        }
-    }
-
-    fn sessions_gone_idle(&mut self, listed: &BTreeSet<SessionKey>, at_ns: u64) {
-        let idle: Vec<SessionKey> = self
-            .sessions
-            .iter()
-            .filter(|(key, known)| known.state.is_some() && !listed.contains(key))
-            .map(|(key, _)| *key)
-            .collect();
-        for key in idle {
-            if self
-                .waits
-                .get(&key)
-                .is_some_and(|wait| wait.since_ns <= at_ns)
-            {
-                self.close_wait(key, at_ns);
-            }
-            if let Some(known) = self.sessions.get_mut(&key) {
-                known.state = None;
-                known.waited_ns = 0;
-            }
-        }
-    }
-
-    fn forget(&mut self) {
-        let (now_ns, window_ns) = (self.now_ns, self.window_ns);
-        let stale: Vec<(SessionKey, u64)> = self
-            .waits
-            .values()
-            .filter(|wait| wait.listed.is_some() && wait.seen_ns.saturating_add(window_ns) < now_ns)
-            .map(|wait| (wait.waiter, wait.seen_ns))
-            .collect();
-        for (key, seen_ns) in stale {
-            self.close_wait(key, seen_ns);
-        }
-        let holding: BTreeSet<SessionKey> =
-            self.holds.keys().map(|(session, ..)| *session).collect();
-        let waits = &self.waits;
-        self.sessions.retain(|key, known| {
-            known.state.is_some() || waits.contains_key(key) || holding.contains(key)
-        });
-        let wanted: BTreeSet<(ResourceId, InstanceKey)> = self
-            .waits
-            .values()
-            .map(|wait| (wait.resource, wait.instance))
-            .collect();
-        let holders = &self.holders;
-        self.names.retain(|(resource, instance), _| {
-            wanted.contains(&(*resource, *instance))
-                || holders
-                    .range(
-                        (*resource, *instance, SessionKey(0))
-                            ..=(*resource, *instance, SessionKey(u64::MAX)),
-                    )
-                    .next()
-                    .is_some()
-        });
     }
 
     pub(super) fn knows(&self, resource: ResourceId) -> bool {
@@ -350,7 +206,7 @@ impl Ledger {
             if last.orphan {
                 last.orphan = false;
                 let end_ns = last.end_ns;
-                known.waited_ns += end_ns - at_ns;
+                known.waited_ns = known.waited_ns.saturating_add(end_ns - at_ns);
                 if !known.is_own() {
                     self.past[usize::from(resource.0)].add(at_ns, end_ns);
                 }
@@ -362,7 +218,6 @@ impl Ledger {
             waiter: session,
             resource,
             instance,
-            mode: 0,
             since_ns: at_ns,
             seen_ns: at_ns,
             last_begin_ns: at_ns,
@@ -430,7 +285,7 @@ impl Ledger {
         };
         let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
         let known = self.sessions.entry(session).or_default();
-        known.waited_ns += end_ns - wait.since_ns;
+        known.waited_ns = known.waited_ns.saturating_add(end_ns - wait.since_ns);
         let instance = wait.listed.is_some().then_some(wait.instance);
         known.last_wait = Some(PastWait {
             resource: wait.resource,
@@ -459,3 +314,7 @@ impl Ledger {
             .map_or(0, |last| last.end_ns)
     }
 }
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

@@ -25,6 +25,7 @@ mod gain;
 mod guard;
 mod holds;
 mod ledger;
+mod live;
 mod overload;
 mod pacing;
 mod policy;
@@ -177,7 +178,7 @@ impl Engine {
             }
             let seen = wait.filter(|wait| !ledger.is_blind(wait.resource));
             let open_ns = seen.map_or(0, |wait| ledger.now_ns.saturating_sub(wait.since_ns));
-            let waited_ns = known.waited_ns + open_ns;
+            let waited_ns = known.waited_ns.saturating_add(open_ns);
             flights.push(Flight {
                 session: *key,
                 since_ns,

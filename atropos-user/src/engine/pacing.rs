@@ -165,7 +165,9 @@ impl Flying {
             known.killed_ns.is_some() || known.state.as_ref().is_some_and(|state| state.killed)
         });
         let begun_ns = self.accepted_ns.unwrap_or(self.order.at_ns);
-        let undone_ns = begun_ns.saturating_add(self.undo_ns + self.undo_ns / 2);
+        let undone_ns = begun_ns
+            .saturating_add(self.undo_ns)
+            .saturating_add(self.undo_ns / 2);
         if killed && !self.rolling_back && undone_ns > self.deadline_ns {
             self.rolling_back = true;
             self.deadline_ns = undone_ns;
@@ -209,7 +211,7 @@ impl Flying {
         let before = self.blocked.len() as f64;
         let lost_ns: u64 = (0..settings.resources.len())
             .map(|r| ledger.lost_ns(super::input::ResourceId(r as u16)))
-            .sum();
+            .fold(0, u64::saturating_add);
         let after = seconds(lost_ns) / seconds(settings.tuning.window_ns);
         (before > 0.0)
             .then(|| self.order.expected_gain_s * ((before - after) / before).clamp(-1.0, 1.0))

@@ -82,7 +82,6 @@ impl Ledger {
             waiter: wait.waiter,
             resource,
             instance: wait.instance,
-            mode: wait.mode,
             since_ns,
             seen_ns: at_ns,
             last_begin_ns,
@@ -175,8 +174,8 @@ impl Ledger {
             .foreign_waits()
             .filter(|wait| wait.resource == resource)
             .map(|wait| within_ns(wait.since_ns, self.now_ns, self.window_ns))
-            .sum();
-        past_ns + open_ns
+            .fold(0, u64::saturating_add);
+        past_ns.saturating_add(open_ns)
     }
 
     /// How long a session's current request has waited so far, nanoseconds.
@@ -189,7 +188,7 @@ impl Ledger {
             .waits
             .get(&session)
             .map_or(0, |wait| self.now_ns.saturating_sub(wait.since_ns));
-        over_ns + open_ns
+        over_ns.saturating_add(open_ns)
     }
 
     /// How long a session's current request has run without waiting, nanoseconds; 0 if it runs none.

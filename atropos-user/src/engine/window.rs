@@ -36,9 +36,10 @@ impl SlidingSum {
         self.advance(last);
         let first = (begin_ns / self.slot_ns).max(self.oldest());
         for slot in first..=last {
-            let low = begin_ns.max(slot * self.slot_ns);
-            let high = end_ns.min((slot + 1) * self.slot_ns);
-            self.sums_ns[Self::index(slot)] += high.saturating_sub(low);
+            let low = begin_ns.max(slot.saturating_mul(self.slot_ns));
+            let high = end_ns.min((slot + 1).saturating_mul(self.slot_ns));
+            let sum_ns = &mut self.sums_ns[Self::index(slot)];
+            *sum_ns = sum_ns.saturating_add(high.saturating_sub(low));
         }
     }
 
@@ -47,7 +48,10 @@ impl SlidingSum {
         let from_ns = now_ns.saturating_sub(self.slot_ns * SLOTS);
         (self.oldest()..=self.newest)
             .map(|slot| {
-                let (low, high) = (slot * self.slot_ns, (slot + 1) * self.slot_ns);
+                let (low, high) = (
+                    slot.saturating_mul(self.slot_ns),
+                    (slot + 1).saturating_mul(self.slot_ns),
+                );
                 let inside_ns = high.saturating_sub(low.max(from_ns));
                 let sum_ns = self.sums_ns[Self::index(slot)];
                 if inside_ns >= self.slot_ns {
@@ -56,7 +60,7 @@ impl SlidingSum {
                     scale(sum_ns, inside_ns, self.slot_ns)
                 }
             })
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     fn oldest(&self) -> u64 {

@@ -1,3 +1,4 @@
 //! What people see.
 
+pub mod check;
 pub mod why;

@@ -1,9 +1,12 @@
 //! What several integration tests need: saying that a test is skipped, C fixtures, and waiting with a deadline.
 #![allow(
     dead_code,
+    unreachable_pub,
     clippy::print_stderr,
     reason = "each test binary uses its own part; a skip must be seen"
 )]
+
+pub mod mariadb;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +14,7 @@ use std::time::Duration;
 
 /// Says that a test cannot run here. On the project's CI (`CI=true`) that is a failure.
 #[track_caller]
-pub(crate) fn skip(reason: &str) {
+pub fn skip(reason: &str) {
     assert!(
         std::env::var_os("CI").is_none_or(|ci| ci != "true"),
         "on CI nothing may be skipped: {reason}"
@@ -21,7 +24,7 @@ pub(crate) fn skip(reason: &str) {
 
 /// Compiles one C file with `cc` and the given flags.
 #[track_caller]
-pub(crate) fn compile(source: &str, to: &Path, flags: &[&str]) -> PathBuf {
+pub fn compile(source: &str, to: &Path, flags: &[&str]) -> PathBuf {
     let source_path = to.with_extension("c");
     std::fs::write(&source_path, source).unwrap();
     let done = Command::new("cc")
@@ -40,12 +43,12 @@ pub(crate) fn compile(source: &str, to: &Path, flags: &[&str]) -> PathBuf {
 }
 
 /// A started program that is killed and reaped when the test is over, however it ends.
-pub(crate) struct Started(pub(crate) Child);
+pub struct Started(pub Child);
 
 impl Started {
     /// Starts `program`, its output captured.
     #[track_caller]
-    pub(crate) fn new(command: &mut Command) -> Self {
+    pub fn new(command: &mut Command) -> Self {
         Self(
             command
                 .stdin(Stdio::piped())
@@ -56,13 +59,13 @@ impl Started {
     }
 
     /// Its process id.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// Waits for one line of its output.
     #[track_caller]
-    pub(crate) fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         use std::io::{BufRead as _, BufReader, Read};
         let stdout: &mut dyn Read = self.0.stdout.as_mut().unwrap();
         let mut line = String::new();
@@ -85,7 +88,7 @@ impl Drop for Started {
 
 /// Asks again and again until there is an answer; fails after ten seconds.
 #[track_caller]
-pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..2000 {
         if let Some(answer) = ask() {
             return answer;
@@ -93,4 +96,9 @@ pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("waited 10 s in vain for {what}");
+}
+
+/// `CLOCK_MONOTONIC` for the code under test.
+pub fn clock_ns() -> u64 {
+    atropos::agent::clock::monotonic_ns()
 }

@@ -148,7 +148,10 @@ fn symbol(rest: &str, word: usize, offset: usize) -> Result<Option<(&str, usize)
     let name = inside[..end].trim();
     let allowed = |c: char| is_word(c) || matches!(c, '.' | '$' | '@');
     if name.is_empty() || !name.chars().all(allowed) {
-        let message = format!("`{}` is not the name of a symbol", name.escape_debug());
+        let message = match name {
+            "" => "`symbol()` without a name".to_owned(),
+            _ => format!("`{}` is not the name of a symbol", name.escape_debug()),
+        };
         return Err(error(offset + start, end, &message, example));
     }
     Ok(Some((name, start + end + 1)))

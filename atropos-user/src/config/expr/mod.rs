@@ -196,6 +196,3 @@ impl fmt::Display for Expr {
         f.write_str(&self.text)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,6 +8,9 @@ use super::super::source::Located;
 use super::super::tree::{Entry, Table, Value};
 use super::{as_table, is_word};
 
+/// Most layout numbers.
+const MAX_ENTRIES: usize = 256;
+
 /// The names, whether or not their values can be read: expressions that use them are not wrong for that.
 pub(super) fn names(root: &Table) -> Vec<String> {
     let layout = root
@@ -37,9 +40,14 @@ pub(super) fn read(root: &Fields<'_>) -> Vec<LayoutEntry> {
         );
         return Vec::new();
     };
+    if table.entries.len() > MAX_ENTRIES {
+        let message = format!("{} layout numbers", table.entries.len());
+        root.wrong("layout", message, format!("at most {MAX_ENTRIES}"));
+    }
     let entries = table
         .entries
         .iter()
+        .take(MAX_ENTRIES)
         .filter_map(|entry| layout_entry(entry, root))
         .collect();
     in_order(entries, table, root)

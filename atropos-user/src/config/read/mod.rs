@@ -115,13 +115,14 @@ fn matching(fields: &Fields<'_>) -> Match {
 
 /// `[[resource]]`: name and kind as far as they could be read, and the whole if all of it could.
 fn resources(root: &Fields<'_>) -> Vec<(String, Option<Kind>, Option<Resource>)> {
-    let tables = root.tables("resource", &schema::RESOURCE);
+    let mut tables = root.tables("resource", &schema::RESOURCE);
     if tables.len() > MAX_RESOURCES {
         root.wrong(
             "resource",
             format!("{} resources", tables.len()),
             format!("at most {MAX_RESOURCES}"),
         );
+        tables.truncate(MAX_RESOURCES);
     }
     let names: Vec<_> = tables.iter().map(|fields| fields.text("name")).collect();
     unique(names.iter().flatten(), "resource", root.report);

@@ -9,7 +9,7 @@ use super::super::problem::Problem;
 use super::super::schema;
 use super::super::scope::Scope;
 use super::super::source::Located;
-use super::{Context, enabled, unique};
+use super::{Context, KINDS, enabled, unique};
 use crate::engine::input::ResourceId;
 use crate::engine::record::Level;
 use crate::engine::settings::Kind;
@@ -113,7 +113,11 @@ fn resource(fields: &Fields<'_>, op: Op, context: &Context<'_>) -> Option<Resour
     let id = context.resource(fields)?;
     match (needed, context.kind(id)) {
         (Some(needed), Some(kind)) if needed != kind => {
-            let message = format!("this operation needs a resource of another kind than {kind:?}");
+            let kind = KINDS
+                .iter()
+                .find(|(_, known)| *known == kind)
+                .map_or("this", |(name, _)| name);
+            let message = format!("this operation needs a resource of another kind than {kind}");
             fields.wrong(
                 "op",
                 message,

@@ -2,12 +2,16 @@
 
 use super::super::fields::{Fields, formula};
 use super::super::preset::{Conflict, Formula, Label, List, Walk};
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Report};
 use super::super::schema;
 use super::super::scope::Scope;
 use super::super::source::Located;
+use super::super::tree::Node;
 use super::sessions::text_at;
 use super::{Context, MAX_LIST, as_table, enabled, is_variable, modes, unique, variable};
+
+/// Most variables of a walk.
+const MAX_LETS: usize = 64;
 
 /// Reads all walks.
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Vec<Walk> {
@@ -34,22 +38,10 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
         .unwrap_or_default();
     let entries = let_entries(fields);
     let mut scope = context.scope.with([session_name.as_str()]);
-    let mut lets = Vec::new();
-    for (name, node) in &entries {
-        if scope.variables.contains(&name.as_str()) {
-            fields.report.add(
-                Problem::at(&name.place, format!("`{}` is there already", name.value))
-                    .help("choose another name"),
-            );
-        }
-        // The name counts from here on even if its expression is wrong: that is one mistake, not many.
-        lets.extend(
-            formula(node, name, &scope, fields.report).map(|formula| (name.value.clone(), formula)),
-        );
-        scope.variables.push(&name.value);
-    }
+    let lets = read_lets(&entries, &mut scope, fields.report);
     let one = |key: &str| fields.formula(key, &scope);
     let (waiting, instance, mode) = (one("waiting"), one("instance"), one("mode"));
+    let checks = fields.formulas("checks", &scope);
     let futex = fields.formulas("futex", &context.scope.with(["futex"]));
     let granted = fields
         .table("granted", &schema::LIST)
@@ -73,7 +65,7 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
         waiting: waiting?,
         instance: instance?,
         mode,
-        checks: fields.formulas("checks", &scope),
+        checks,
         futex,
         granted: granted?,
         queued,
@@ -82,26 +74,53 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
     })
 }
 
-/// The entries of `let` whose names can be used.
-fn let_entries<'a>(fields: &Fields<'a>) -> Vec<(Located<String>, &'a super::super::tree::Node)> {
+/// The entries of `let`. A name that cannot be used is kept: what uses it is not wrong for that.
+fn let_entries<'a>(fields: &Fields<'a>) -> Vec<(Located<String>, &'a Node)> {
     let mut entries = Vec::new();
     for node in fields.items("let") {
-        let table = as_table(&node.value).filter(|table| table.entries.len() == 1);
-        let Some(entry) = table.and_then(|table| table.entries.first()) else {
+        let table = as_table(&node.value).map_or(&[][..], |table| &table.entries);
+        if table.len() != 1 {
             let message = "each entry of `let` is a table with one name and one expression";
-            fields.report.add(
-                Problem::at(&node.place, message).help("write `{ lock = \"*(ticket + 64)\" }`"),
-            );
-            continue;
-        };
-        let name = Located {
-            value: entry.key.clone(),
-            place: entry.key_place.clone(),
-        };
-        is_variable(&name, fields.report);
-        entries.push((name, &entry.node));
+            let help = "write `{ lock = \"*(ticket + 64)\" }`";
+            fields
+                .report
+                .add(Problem::at(&node.place, message).help(help));
+        }
+        for entry in table {
+            let name = Located {
+                value: entry.key.clone(),
+                place: entry.key_place.clone(),
+            };
+            is_variable(&name, fields.report);
+            entries.push((name, &entry.node));
+        }
+    }
+    if entries.len() > MAX_LETS {
+        let message = format!("{} entries of `let`", entries.len());
+        fields.wrong("let", message, format!("at most {MAX_LETS}"));
+        entries.truncate(MAX_LETS);
     }
     entries
+}
+
+/// The variables in turn, each in the scope of those before it; all are in scope afterwards.
+fn read_lets<'a>(
+    entries: &'a [(Located<String>, &Node)],
+    scope: &mut Scope<'a>,
+    report: &Report,
+) -> Vec<(String, Formula)> {
+    let mut lets = Vec::new();
+    for (name, node) in entries {
+        if scope.variables.contains(&name.as_str()) {
+            let message = format!("`{}` is there already", name.value);
+            report.add(Problem::at(&name.place, message).help("choose another name"));
+        }
+        let formula = formula(node, name, scope, report);
+        lets.extend(formula.map(|formula| (name.value.clone(), formula)));
+        // The name counts from here on even if its expression is wrong: that is one mistake, not many.
+        scope.variables.push(&name.value);
+    }
+    lets
 }
 
 /// Conflicts compare modes, so every side must have one.

@@ -1,0 +1,142 @@
+//! Ticks into the ledger: which sessions live, which requests run, and what is over and forgotten.
+
+use std::collections::BTreeSet;
+
+use super::input::{Activity, InstanceKey, ResourceId, SessionKey, SessionState, Tick};
+use super::ledger::Ledger;
+
+impl Ledger {
+    /// Takes the tick's view of the sessions in and forgets what is over.
+    pub(super) fn tick(&mut self, tick: &Tick) {
+        self.advance(tick.at_ns);
+        for reason in &mut self.blind {
+            *reason = None;
+        }
+        for blind in &tick.blind {
+            if let Some(reason) = self.blind.get_mut(usize::from(blind.resource.0)) {
+                *reason = Some(blind.reason.clone());
+            }
+        }
+        for state in &tick.sessions {
+            self.session_seen(state, tick.at_ns);
+        }
+        let listed: BTreeSet<SessionKey> =
+            tick.sessions.iter().map(|state| state.session).collect();
+        self.sessions_gone_idle(&listed, tick.at_ns);
+        self.forget();
+    }
+
+    fn session_seen(&mut self, state: &SessionState, at_ns: u64) {
+        let key = state.session;
+        let before = self
+            .sessions
+            .get(&key)
+            .and_then(|known| known.state.as_ref());
+        if before.is_some_and(|before| before.id != state.id) {
+            // The key was given to another session: whatever the former one did is over.
+            self.end_session(key, at_ns);
+        }
+        let same = self
+            .sessions
+            .get(&key)
+            .and_then(|known| known.state.as_ref())
+            .is_some_and(|before| {
+                before.activity == state.activity
+                    && if state.request == 0 {
+                        before.since_ns == state.since_ns
+                    } else {
+                        before.request == state.request
+                    }
+            });
+        if state.activity == Activity::Busy {
+            self.clip_wait_to_request(key, state.since_ns.min(self.now_ns));
+        } else if self
+            .waits
+            .get(&key)
+            .is_some_and(|wait| wait.listed.is_none() && wait.since_ns <= at_ns)
+        {
+            self.close_wait(key, at_ns);
+        }
+        let known = self.sessions.entry(key).or_default();
+        if !same {
+            known.waited_ns = 0;
+            known.killed_ns = known
+                .killed_ns
+                .filter(|killed_ns| *killed_ns >= state.since_ns);
+        }
+        known.state = Some(state.clone());
+    }
+
+    /// A wait belongs to the request that runs: an older one is over, and a listed one cannot be older than the request.
+    fn clip_wait_to_request(&mut self, key: SessionKey, request_since_ns: u64) {
+        let Some(wait) = self.waits.get_mut(&key) else {
+            return;
+        };
+        if wait.since_ns >= request_since_ns {
+            return;
+        }
+        if wait.seen_ns < request_since_ns {
+            let seen_ns = wait.seen_ns;
+            self.close_wait(key, seen_ns);
+        } else {
+            wait.since_ns = request_since_ns;
+        }
+    }
+
+    fn sessions_gone_idle(&mut self, listed: &BTreeSet<SessionKey>, at_ns: u64) {
+        let idle: Vec<SessionKey> = self
+            .sessions
+            .iter()
+            .filter(|(key, known)| known.state.is_some() && !listed.contains(key))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in idle {
+            if self
+                .waits
+                .get(&key)
+                .is_some_and(|wait| wait.since_ns <= at_ns)
+            {
+                self.close_wait(key, at_ns);
+            }
+            if let Some(known) = self.sessions.get_mut(&key) {
+                known.state = None;
+                known.waited_ns = 0;
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        let (now_ns, window_ns) = (self.now_ns, self.window_ns);
+        let stale: Vec<(SessionKey, u64)> = self
+            .waits
+            .values()
+            .filter(|wait| wait.listed.is_some() && wait.seen_ns.saturating_add(window_ns) < now_ns)
+            .map(|wait| (wait.waiter, wait.seen_ns))
+            .collect();
+        for (key, seen_ns) in stale {
+            self.close_wait(key, seen_ns);
+        }
+        let holding: BTreeSet<SessionKey> =
+            self.holds.keys().map(|(session, ..)| *session).collect();
+        let waits = &self.waits;
+        self.sessions.retain(|key, known| {
+            known.state.is_some() || waits.contains_key(key) || holding.contains(key)
+        });
+        let wanted: BTreeSet<(ResourceId, InstanceKey)> = self
+            .waits
+            .values()
+            .map(|wait| (wait.resource, wait.instance))
+            .collect();
+        let holders = &self.holders;
+        self.names.retain(|(resource, instance), _| {
+            wanted.contains(&(*resource, *instance))
+                || holders
+                    .range(
+                        (*resource, *instance, SessionKey(0))
+                            ..=(*resource, *instance, SessionKey(u64::MAX)),
+                    )
+                    .next()
+                    .is_some()
+        });
+    }
+}

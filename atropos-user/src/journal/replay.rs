@@ -1,0 +1,59 @@
+//! The same decisions again, from a recording.
+
+use std::io::Read;
+
+use crate::engine::{Engine, Settings};
+use crate::engine::input::Input;
+use crate::engine::record::Effect;
+
+use super::record::{RecordError, RecordReader};
+
+/// Whoever turns inputs into effects: the engine, or a stand-in in tests.
+pub trait Decider {
+    /// Takes one input and appends what it wants done.
+    fn handle(&mut self, input: &Input, effects: &mut Vec<Effect>);
+}
+
+/// What came of a replay.
+#[derive(Debug)]
+pub struct Replayed {
+    /// Every effect with the time of the input that caused it, nanoseconds of the recorded machine's `CLOCK_MONOTONIC`.
+    pub effects: Vec<(u64, Effect)>,
+    /// Inputs that were replayed.
+    pub inputs: u64,
+    /// The recording has no end marker: the agent did not stop cleanly. What was read is whole.
+    pub unclean: Option<RecordError>,
+}
+
+/// Gives every input of a recording to the decider that `make` builds from the recorded settings. A recording that only
+/// breaks off is replayed as far as it goes; a damaged one is an error.
+pub fn replay<R: Read, D: Decider>(
+    mut reader: RecordReader<R>,
+    make: impl FnOnce(&Settings) -> D,
+) -> Result<Replayed, RecordError> {
+    let mut decider = make(reader.settings());
+    let mut effects = Vec::new();
+    let mut unclean = None;
+    let mut fresh = Vec::new();
+    for input in reader.by_ref() {
+        match input {
+            Ok(input) => {
+                decider.handle(&input, &mut fresh);
+                effects.extend(fresh.drain(..).map(|effect| (input.at_ns(), effect)));
+            }
+            Err(error) if error.is_truncation() => unclean = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Replayed {
+        effects,
+        inputs: reader.inputs(),
+        unclean,
+    })
+}
+
+impl Decider for Engine {
+    fn handle(&mut self, input: &Input, effects: &mut Vec<Effect>) {
+        Self::handle(self, input, effects);
+    }
+}

@@ -1,0 +1,267 @@
+//! A private `MariaDB` server: own data directory, socket and loopback port; gone when dropped, also on panic.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder};
+use tempfile::TempDir;
+
+use super::clock_ns;
+
+const START_LIMIT: Duration = Duration::from_mins(1);
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running server. Account `root` has no password.
+pub struct MariaDb {
+    /// Process id of `mariadbd`.
+    pub pid: u32,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Its TCP port on 127.0.0.1.
+    pub port: u16,
+    /// Its data directory.
+    pub datadir: PathBuf,
+    program: PathBuf,
+    arguments: Vec<String>,
+    child: Child,
+    directory: TempDir,
+}
+
+/// The server's program, if this machine has one.
+pub fn program() -> Option<PathBuf> {
+    find(&["mariadbd"])
+}
+
+fn find(names: &[&str]) -> Option<PathBuf> {
+    let directories = [
+        "/usr/sbin",
+        "/usr/bin",
+        "/usr/local/sbin",
+        "/usr/local/bin",
+        "/usr/libexec",
+    ];
+    names
+        .iter()
+        .flat_map(|name| {
+            directories
+                .iter()
+                .map(move |directory| Path::new(directory).join(name))
+        })
+        .find(|path| path.exists())
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free loopback port");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port()
+}
+
+impl MariaDb {
+    /// Starts a server with its defaults, or `None` where none is installed.
+    pub fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with further options, or `None` where none is installed.
+    pub fn start_with(options: &[&str]) -> Option<Self> {
+        let Some(server) = program() else {
+            super::skip("MariaDB is not installed (apt-get install mariadb-server)");
+            return None;
+        };
+        Self::start_program(&server, options)
+    }
+
+    /// Starts this program as the server, or `None` where no installer of MariaDB is installed.
+    pub fn start_program(server: &Path, options: &[&str]) -> Option<Self> {
+        let Some(installer) = find(&["mariadb-install-db", "mysql_install_db"]) else {
+            super::skip("MariaDB is not installed (apt-get install mariadb-server)");
+            return None;
+        };
+        let directory = tempfile::Builder::new()
+            .prefix("atropos-mariadb-")
+            .tempdir()
+            .expect("a temporary directory");
+        install(&installer, &directory.path().join("data"));
+        let port = free_port();
+        let mut arguments = vec![
+            format!("--port={port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--skip-log-bin".to_owned(),
+            "--innodb-buffer-pool-size=32M".to_owned(),
+            "--innodb-flush-log-at-trx-commit=2".to_owned(),
+            "--basedir=/usr".to_owned(),
+        ];
+        arguments.extend(options.iter().map(|option| (*option).to_owned()));
+        let child = spawn(server, directory.path(), &arguments);
+        let mut this = Self {
+            pid: child.id(),
+            socket: directory.path().join("s"),
+            port,
+            datadir: directory.path().join("data"),
+            program: server.to_owned(),
+            arguments,
+            child,
+            directory,
+        };
+        this.wait_until_up();
+        Some(this)
+    }
+
+    /// Starts the server again on the same data, after [`Self::crash`].
+    pub fn restart(&mut self) {
+        let _ = fs::remove_file(&self.socket);
+        self.child = spawn(&self.program, self.directory.path(), &self.arguments);
+        self.pid = self.child.id();
+        self.wait_until_up();
+    }
+
+    fn wait_until_up(&mut self) {
+        let deadline_ns = clock_ns() + START_LIMIT.as_nanos() as u64;
+        while std::os::unix::net::UnixStream::connect(&self.socket).is_err() {
+            let over = self
+                .child
+                .try_wait()
+                .expect("the child can be asked")
+                .is_some();
+            assert!(
+                !over && clock_ns() < deadline_ns,
+                "mariadbd did not come up: {}",
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What the server wrote.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// A connection as `root`.
+    pub async fn connect(&self) -> Conn {
+        self.connect_as("root", None).await
+    }
+
+    /// A connection as somebody else.
+    pub async fn connect_as(&self, user: &str, password: Option<&str>) -> Conn {
+        let options = OptsBuilder::default()
+            .socket(Some(self.socket.display().to_string()))
+            .user(Some(user))
+            .pass(password)
+            .prefer_socket(false);
+        Conn::new(options)
+            .await
+            .expect("the private server accepts the connection")
+    }
+
+    /// Runs statements as `root`.
+    pub async fn run(&self, statements: &[&str]) {
+        let mut conn = self.connect().await;
+        for statement in statements {
+            conn.query_drop(*statement)
+                .await
+                .unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+        conn.disconnect().await.expect("the server says goodbye");
+    }
+
+    /// Ends the server at once, as a crash would.
+    pub fn crash(&mut self) {
+        // The child is ours and not reaped yet, so the pid is still its.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Stops the server's threads (`SIGSTOP`): connections stay, nothing answers.
+    pub fn freeze(&self) {
+        self.signal(nix::sys::signal::Signal::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(nix::sys::signal::Signal::SIGCONT);
+    }
+
+    fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid).expect("a pid is small"));
+        // It may have crashed already.
+        let _ = nix::sys::signal::kill(pid, signal);
+    }
+}
+
+impl Drop for MariaDb {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        self.thaw();
+        self.signal(nix::sys::signal::Signal::SIGTERM);
+        let deadline_ns = clock_ns() + STOP_LIMIT.as_nanos() as u64;
+        while clock_ns() < deadline_ns {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.crash();
+    }
+}
+
+/// Starts a server on the data directory in this folder.
+fn spawn(server: &Path, folder: &Path, arguments: &[String]) -> Child {
+    let log = File::create(folder.join("log")).expect("a log file");
+    // The server also ends when the test process is killed and can drop nothing.
+    let mut command = match find(&["setpriv"]) {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "TERM"]).arg(server);
+            command
+        }
+        None => Command::new(server),
+    };
+    command
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", folder.join("data").display()))
+        .arg(format!("--socket={}", folder.join("s").display()))
+        // A server that starts deletes every `#sql` file in its tmpdir, also those of its neighbours.
+        .arg(format!("--tmpdir={}", folder.display()))
+        .arg(format!("--pid-file={}", folder.join("pid").display()))
+        .args(arguments)
+        .args(as_root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .process_group(0);
+    command.spawn().expect("mariadbd starts")
+}
+
+fn as_root() -> Option<&'static str> {
+    nix::unistd::geteuid().is_root().then_some("--user=root")
+}
+
+fn install(installer: &Path, datadir: &Path) {
+    let output = Command::new(installer)
+        .args([
+            "--no-defaults",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ])
+        .arg(format!("--datadir={}", datadir.display()))
+        .args(as_root())
+        .output()
+        .expect("the installer of MariaDB runs");
+    assert!(
+        output.status.success(),
+        "cannot install a data directory: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,12 @@
+//! The whole loop on a live, private MariaDB: what `why`, `check` and `run` see and do there.
+//! Needs root, the kernel half, and mariadbd.
+#![cfg(feature = "ebpf")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod agent;
+mod late;
+mod safety;
+mod scene;
+mod stall;

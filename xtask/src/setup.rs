@@ -1,0 +1,383 @@
+//! Takes a fresh Debian or Ubuntu that has git, a C compiler and cargo to a machine that builds, tests and shows everything.
+//!
+//! Idempotent: what is there is left alone. Each command is printed. Packages are installed as root or through sudo, and start no
+//! service; everything else belongs to the invoking user.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::process::{as_root, capture, cargo, find, run};
+use crate::toolchain::{self, Compiler, LINKED, LINKER_VERSION, Source, Toolchain};
+
+/// What the build of bpf-linker and the tests' fixtures need besides LLVM.
+const BUILD_PACKAGES: [&str; 4] = ["g++", "zlib1g-dev", "libzstd-dev", "libxml2-dev"];
+/// The server that tests and demo use.
+const SERVER_PACKAGES: [&str; 2] = ["mariadb-server", "mariadb-client"];
+/// The distribution's compiler with the source of `core`.
+const COMPILER_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
+/// Its clippy and rustfmt.
+const LINT_PACKAGES: [&str; 2] = ["rust-web-clippy", "rustfmt-web"];
+
+/// The verb `setup`.
+#[derive(clap::Args)]
+pub(crate) struct Setup {
+    /// Take this compiler for the kernel half, instead of the first that works.
+    #[arg(long, value_enum)]
+    compiler: Option<Source>,
+}
+
+impl Setup {
+    /// Sets the machine up.
+    pub(crate) fn run(&self) -> Result<()> {
+        setup(self.compiler).map(|_| ())
+    }
+}
+
+/// Sets the machine up, and says which compiler builds the kernel half.
+pub(crate) fn setup(wanted: Option<Source>) -> Result<Toolchain> {
+    let apt = Apt::new();
+    apt.install(&BUILD_PACKAGES)?;
+    install_server(&apt);
+    mount_tracefs();
+    let chosen =
+        Toolchain::chosen().filter(|chosen| wanted.is_none_or(|wanted| wanted == chosen.source));
+    let chosen = match chosen {
+        Some(chosen) => chosen,
+        None => choose(wanted, &apt)?,
+    };
+    println!(
+        "setup: kernel half by {} ({:?}), linked by {} (LLVM {})",
+        chosen.rustc,
+        chosen.source,
+        chosen.linker.display(),
+        chosen.llvm
+    );
+    Ok(chosen)
+}
+
+/// A missing server stops nothing here: building needs none, and whoever needs one says so.
+fn install_server(apt: &Apt) {
+    if server_is_there() {
+        return;
+    }
+    if let Err(error) = apt.install(&SERVER_PACKAGES) {
+        eprintln!("setup: MariaDB cannot be had: {error:#}; its tests and the demo will not run");
+    }
+}
+
+/// Whether a server and the script that makes its data directory are there.
+pub(crate) fn server_is_there() -> bool {
+    find("mariadbd").is_some() && find("mariadb-install-db").is_some()
+}
+
+/// Tracepoint ids are read from tracefs, which a bare machine or container may not have mounted.
+fn mount_tracefs() {
+    let events = Path::new("/sys/kernel/tracing/events");
+    if events.exists() || Path::new("/sys/kernel/debug/tracing/events").exists() {
+        return;
+    }
+    let mounted = as_root("mount")
+        .and_then(|mut mount| run(mount.args(["-t", "tracefs", "tracefs", "/sys/kernel/tracing"])));
+    if let Err(error) = mounted {
+        eprintln!("setup: tracefs is not mounted: {error:#}; tracepoints cannot be attached");
+    }
+}
+
+/// Finds or installs a compiler, an LLVM and a linker that fit together, and writes the choice down.
+fn choose(wanted: Option<Source>, apt: &Apt) -> Result<Toolchain> {
+    let mut tried = Vec::new();
+    for source in wanted.map_or_else(candidates, |source| vec![source]) {
+        match prepare(source, apt) {
+            Ok(chosen) => {
+                chosen.save()?;
+                return Ok(chosen);
+            }
+            Err(error) => {
+                println!("setup: {source:?}: {error:#}");
+                tried.push(format!("{source:?}: {error:#}"));
+            }
+        }
+    }
+    toolchain::no_compiler(&tried)
+}
+
+fn candidates() -> Vec<Source> {
+    if find("rustup").is_some() {
+        vec![Source::Nightly, Source::Linked]
+    } else {
+        vec![Source::System]
+    }
+}
+
+fn prepare(source: Source, apt: &Apt) -> Result<Toolchain> {
+    let compiler = match source {
+        Source::Nightly => nightly(apt)?,
+        Source::Linked => {
+            let compiler = distribution(apt)?;
+            link()?;
+            compiler
+        }
+        Source::System => {
+            let compiler = distribution(apt)?;
+            // rustup would bring these; here they are packages, and only `lint` needs them.
+            if let Err(error) = apt.install(&LINT_PACKAGES) {
+                println!("setup: without clippy or rustfmt: {error:#}");
+            }
+            toolchain::write_wrappers()?;
+            compiler
+        }
+    };
+    let llvm = llvm_for(&compiler, apt)?;
+    let linker = linker(llvm, apt)?;
+    if source == Source::System {
+        toolchain::link_linker(&linker)?;
+    }
+    Ok(Toolchain {
+        source,
+        llvm,
+        linker,
+        rustc: compiler.version,
+    })
+}
+
+/// rustup's nightly, with rust-src; asks rustup to download what is missing.
+fn nightly(apt: &Apt) -> Result<Compiler> {
+    let found = toolchain::compiler_of("nightly");
+    if let Some(compiler) = &found {
+        // Before anything is downloaded for it: no LLVM for this compiler, no use.
+        llvm_for(compiler, apt)?;
+    }
+    if let Some(compiler) = found.clone().filter(|compiler| compiler.has_source) {
+        return Ok(compiler);
+    }
+    let mut rustup = Command::new("rustup");
+    match found {
+        Some(_) => rustup.args(["component", "add", "rust-src", "--toolchain", "nightly"]),
+        None => rustup.args([
+            "toolchain",
+            "install",
+            "nightly",
+            "--profile",
+            "minimal",
+            "--component",
+            "rust-src",
+        ]),
+    };
+    run(&mut rustup)?;
+    toolchain::compiler_of("nightly")
+        .filter(|compiler| compiler.has_source)
+        .context("rustup's nightly has no rust-src")
+}
+
+/// The distribution's compiler with its source.
+fn distribution(apt: &Apt) -> Result<Compiler> {
+    let there = || toolchain::system_compiler().filter(|compiler| compiler.has_source);
+    if let Some(compiler) = there() {
+        return Ok(compiler);
+    }
+    apt.install(&COMPILER_PACKAGES)?;
+    there().context("the distribution's packages brought no rustc with the source of `core`")
+}
+
+/// Makes the distribution's compiler known to rustup.
+fn link() -> Result<()> {
+    toolchain::write_wrappers()?;
+    let folder = toolchain::wrappers();
+    run(Command::new("rustup")
+        .args(["toolchain", "link", LINKED])
+        .arg(folder))
+}
+
+fn llvm_for(compiler: &Compiler, apt: &Apt) -> Result<u32> {
+    toolchain::llvm_for(compiler, |version| {
+        llvm_prefix(version).join("bin/llvm-config").exists() || apt.has(&format!("llvm-{version}-dev"))
+    })
+    .with_context(|| {
+        format!(
+            "{} needs LLVM {} or newer, and no llvm-NN-dev for it is to be had that bpf-linker {LINKER_VERSION} knows",
+            compiler.version, compiler.llvm
+        )
+    })
+}
+
+fn llvm_prefix(version: u32) -> PathBuf {
+    PathBuf::from(format!("/usr/lib/llvm-{version}"))
+}
+
+/// Finds bpf-linker, or builds it against the given LLVM.
+fn linker(llvm: u32, apt: &Apt) -> Result<PathBuf> {
+    if let Some(linker) = toolchain::linker() {
+        return Ok(linker);
+    }
+    apt.install(&[&format!("llvm-{llvm}-dev")])?;
+    let mut install = cargo();
+    install
+        .env("LLVM_PREFIX", llvm_prefix(llvm))
+        .args([
+            "install",
+            "bpf-linker",
+            "--version",
+            LINKER_VERSION,
+            "--locked",
+        ])
+        .args([
+            "--no-default-features",
+            "--features",
+            &format!("llvm-{llvm}"),
+        ]);
+    run(&mut install)?;
+    toolchain::linker()
+        .context("bpf-linker was installed, and is neither in cargo's bin folder nor on PATH")
+}
+
+/// Debian's package tools, if this is a system that has them.
+struct Apt {
+    there: bool,
+    lists_are_fresh: Cell<bool>,
+}
+
+impl Apt {
+    fn new() -> Self {
+        Self {
+            there: find("apt-get").is_some() && find("dpkg-query").is_some(),
+            lists_are_fresh: Cell::new(false),
+        }
+    }
+
+    /// Whether a package is installed.
+    fn is_installed(package: &str) -> bool {
+        let mut query = Command::new("dpkg-query");
+        capture(query.args(["-W", "-f", "${db:Status-Status}", package]))
+            .is_ok_and(|status| status == "installed")
+    }
+
+    /// Whether a package can be installed; fetches the lists if they do not know it.
+    fn has(&self, package: &str) -> bool {
+        let listed = || {
+            let mut policy = Command::new("apt-cache");
+            capture(policy.args(["policy", package])).is_ok_and(|text| {
+                text.lines()
+                    .filter_map(|line| line.trim().strip_prefix("Candidate: "))
+                    .any(|candidate| candidate != "(none)")
+            })
+        };
+        self.there && (listed() || (self.update().is_ok() && listed()))
+    }
+
+    /// Installs those packages that are missing; once more if that fails, since mirrors hiccup.
+    fn install(&self, packages: &[&str]) -> Result<()> {
+        let missing: Vec<&str> = packages
+            .iter()
+            .copied()
+            .filter(|package| !self.there || !Self::is_installed(package))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if !self.there {
+            let list = missing.join(" ");
+            println!(
+                "setup: no apt here: these, or what stands for them, are yours to install: {list}"
+            );
+            return Ok(());
+        }
+        let _quiet = NoServices::start()?;
+        let once = || self.update().and_then(|()| Self::get(&missing));
+        once().or_else(|first| {
+            println!("setup: {first:#}; once more");
+            self.lists_are_fresh.set(false);
+            once()
+        })
+    }
+
+    /// Fetches the package lists, once.
+    fn update(&self) -> Result<()> {
+        if !self.lists_are_fresh.get() {
+            run(as_root("apt-get")?.args(["update", "-q"]))?;
+            self.lists_are_fresh.set(true);
+        }
+        Ok(())
+    }
+
+    fn get(packages: &[&str]) -> Result<()> {
+        // Through env, because sudo passes no variables on.
+        let mut env = as_root("env")?;
+        env.args([
+            "DEBIAN_FRONTEND=noninteractive",
+            "apt-get",
+            "install",
+            "-q",
+            "-y",
+        ]);
+        run(env.arg("--no-install-recommends").args(packages))
+    }
+}
+
+/// While this lives, packages that are installed start no service. A rule that the machine has already is kept.
+struct NoServices {
+    ours: bool,
+}
+
+impl NoServices {
+    const RULE: &str = "/usr/sbin/policy-rc.d";
+
+    fn start() -> Result<Self> {
+        if Path::new(Self::RULE).exists() {
+            return Ok(Self { ours: false });
+        }
+        let text = crate::process::state_dir().join("policy-rc.d");
+        catch_signals()?;
+        fs::create_dir_all(crate::process::state_dir())?;
+        fs::write(&text, "#!/bin/sh\nexit 101\n")
+            .with_context(|| format!("cannot write {}", text.display()))?;
+        let mut install = as_root("install")?;
+        run(install.args(["-m", "755"]).arg(&text).arg(Self::RULE))?;
+        Ok(Self { ours: true })
+    }
+}
+
+/// From here on Ctrl-C ends the program that we run, which fails, and not us before the rule is taken away.
+fn catch_signals() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let _in_runtime = runtime.enter();
+    for kind in [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ] {
+        drop(signal(kind).context("cannot catch signals")?);
+    }
+    Ok(())
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if !self.ours {
+            return;
+        }
+        let removed = as_root("rm").and_then(|mut rm| run(rm.args(["-f", Self::RULE])));
+        if let Err(error) = removed {
+            eprintln!(
+                "setup: {error:#}; remove {} yourself, or packages will start no services",
+                Self::RULE
+            );
+        }
+    }
+}
+
+/// An error if there is no server to test with.
+pub(crate) fn require_server() -> Result<()> {
+    if server_is_there() {
+        return Ok(());
+    }
+    bail!(
+        "there is no MariaDB server here and it could not be installed; install mariadb-server 10.11 and try again"
+    )
+}

@@ -1,0 +1,146 @@
+//! The demo as a user runs it, on a real server: what it measures, and that nothing of it is left.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a deadline for a process is measured by the clock"
+)]
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Starts the demo with its temporary files in a folder of the test's own.
+struct Demo {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Demo {
+    fn start(arguments: &[&str]) -> Option<Self> {
+        if !["/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd"]
+            .iter()
+            .any(|file| Path::new(file).exists())
+        {
+            eprintln!("SKIPPED: there is no mariadbd here");
+            return None;
+        }
+        let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("demo-test-XXXXXX")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .args(["demo", "--without-atropos"])
+            .args(arguments)
+            .env("TMPDIR", &folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Some(Self { child, folder })
+    }
+
+    /// Reads what it says up to a line that contains `text`.
+    fn read_until(&mut self, text: &str) {
+        let output = self.child.stdout.take().unwrap();
+        let mut lines = BufReader::new(output);
+        let mut line = String::new();
+        while lines.read_line(&mut line).unwrap() > 0 {
+            if line.contains(text) {
+                self.child.stdout = Some(lines.into_inner());
+                return;
+            }
+            line.clear();
+        }
+        panic!("the demo ended without saying {text:?}");
+    }
+
+    fn wait(&mut self) -> bool {
+        let deadline = Instant::now() + Duration::from_mins(2);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.success();
+            }
+            assert!(Instant::now() < deadline, "the demo does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Processes that have our folder in their command line.
+    fn processes(&self) -> Vec<String> {
+        let ours = self.folder.display().to_string();
+        fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok())
+            .filter(|words| words.contains(&ours))
+            .collect()
+    }
+
+    fn assert_nothing_is_left(&self) {
+        assert_eq!(self.processes(), Vec::<String>::new());
+        let files: Vec<_> = fs::read_dir(&self.folder)
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        assert_eq!(files, Vec::<PathBuf>::new());
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // In order, so that a failed test leaves no server either.
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        if matches!(self.child.try_wait(), Ok(None)) && kill(pid, Signal::SIGTERM).is_ok() {
+            let _ = self.child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn an_interrupted_demo_leaves_no_process_and_no_file() {
+    let Some(mut demo) = Demo::start(&["--case", "c1"]) else {
+        return;
+    };
+    demo.read_until("   warming up");
+    assert!(
+        !demo.processes().is_empty(),
+        "there is a server while it plays"
+    );
+    kill(Pid::from_raw(demo.child.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert!(!demo.wait(), "an interrupted demo does not succeed");
+    demo.assert_nothing_is_left();
+}
+
+#[test]
+fn without_atropos_a_forgotten_transaction_stalls_its_table_until_it_is_remembered() {
+    let file = std::env::temp_dir().join(format!("demo-test-{}.json", std::process::id()));
+    let Some(mut demo) = Demo::start(&["--case", "m01", "--json", &file.display().to_string()])
+    else {
+        return;
+    };
+    demo.read_until("case m01\n");
+    assert!(demo.wait());
+    demo.assert_nothing_is_left();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema_version"], 1);
+    let case = &report["cases"][0];
+    assert_eq!(case["target_expected"], "forgotten");
+    assert!(case["target_chosen"].is_null());
+    assert_eq!(case["wrong_cancels"], 0);
+    assert!(case["stall_ms"].as_f64().unwrap() > 8_000.0, "{text}");
+    assert!(
+        case["during"]["p99_ms"].as_f64().unwrap() > 8_000.0,
+        "{text}"
+    );
+    assert!(
+        case["before"]["p99_ms"].as_f64().unwrap() < 2_000.0,
+        "{text}"
+    );
+    assert_eq!(case["during"]["errors"], 0);
+}
