@@ -165,7 +165,8 @@ impl LockWalk {
     /// The first check that does not hold. Torn views do that; take it again.
     pub fn graph(&self, sessions: &[SessionView], memory: &dyn Memory) -> Result<Graph, WalkError> {
         let mut waiters = Vec::new();
-        for session in sessions.iter().filter(|session| session.busy) {
+        // Idle ones too: `busy` may be what is wrong, and a walk that sees no wait must not pass for a server without one.
+        for session in sessions {
             waiters.extend(self.waiter(session.key, memory)?);
         }
         let known: BTreeSet<u64> = sessions.iter().map(|session| session.key).collect();
