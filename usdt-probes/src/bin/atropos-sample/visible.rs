@@ -41,14 +41,14 @@ pub(crate) struct Session {
     pub(crate) state: AtomicU32,
     /// Number of the current or last statement.
     pub(crate) request: AtomicU64,
+    /// Address of the statement's first byte.
+    pub(crate) text: AtomicU64,
     /// Start of the current or last statement, `CLOCK_MONOTONIC` microseconds.
     pub(crate) started_us: AtomicU64,
     /// The same start, seconds since 1970.
     pub(crate) started_epoch_s: AtomicU64,
     /// End of the last statement, `CLOCK_MONOTONIC` microseconds.
     pub(crate) ended_us: AtomicU64,
-    /// Address of the statement's first byte.
-    pub(crate) text: AtomicU64,
     /// Its length in bytes.
     pub(crate) text_length: AtomicU64,
     /// Address of the user's name, which ends with a zero byte.
@@ -135,10 +135,10 @@ const _: () = {
     assert!(offset_of!(Session, thread) == 0x28);
     assert!(offset_of!(Session, state) == 0x2c);
     assert!(offset_of!(Session, request) == 0x30);
-    assert!(offset_of!(Session, started_us) == 0x38);
-    assert!(offset_of!(Session, started_epoch_s) == 0x40);
-    assert!(offset_of!(Session, ended_us) == 0x48);
-    assert!(offset_of!(Session, text) == 0x50);
+    assert!(offset_of!(Session, started_us) == 0x40);
+    assert!(offset_of!(Session, started_epoch_s) == 0x48);
+    assert!(offset_of!(Session, ended_us) == 0x50);
+    assert!(offset_of!(Session, text) == 0x38);
     assert!(offset_of!(Session, text_length) == 0x58);
     assert!(offset_of!(Session, user) == 0x60);
     assert!(offset_of!(Session, wake) == 0x68);
