@@ -9,7 +9,7 @@ use super::resolve::Resolved;
 use super::watch::View;
 use crate::cancel::SentOrder;
 use crate::engine::input::{Input, Lost, OrderResult};
-use crate::engine::record::{Decision, Effect, Level, Order, OrderOutcome, OverloadNote};
+use crate::engine::record::{Effect, Level, Order, OrderOutcome, OverloadNote};
 use crate::engine::settings::{Mode, Settings};
 use crate::journal::{Audit, Intent, Recorder};
 
@@ -276,21 +276,12 @@ pub(crate) fn effect_text(effect: &Effect) -> String {
         Effect::Level(Level::Calm) => "calm".to_owned(),
         Effect::Level(Level::Suspect) => "suspect: watching closely".to_owned(),
         Effect::Overload(OverloadNote { reason, .. }) => format!("overload: {reason}"),
-        Effect::Decision(decision) => decision_text(decision),
+        Effect::Decision(decision) => format!("decision: {}", decision.summary),
         Effect::Cancel(Order {
             task, rung_name, ..
         }) => format!("order: {rung_name} for session {}", task.id),
         Effect::Outcome(OrderOutcome { summary, .. }) => format!("outcome: {summary}"),
     }
-}
-
-fn decision_text(decision: &Decision) -> String {
-    let what = if decision.orders.is_empty() {
-        "nobody is cancelled"
-    } else {
-        "decision"
-    };
-    format!("{what}: {}", decision.summary)
 }
 
 fn answer_text(sent: &SentOrder) -> String {

@@ -388,7 +388,7 @@ fn why_not(reason: &PassedOver) -> String {
         PassedOver::ProtectedClass => "its class is protected".to_owned(),
         PassedOver::Victim { of } => format!("it waits itself, for session {of}"),
         PassedOver::TooYoung => "it has been in the way for a moment only".to_owned(),
-        PassedOver::NotIdleLongEnough => "it went idle a moment ago".to_owned(),
+        PassedOver::NotIdleLongEnough => "it has not been idle for long".to_owned(),
         PassedOver::NearlyDone => "it is nearly done".to_owned(),
         PassedOver::MinorCause => "it is to blame for little of it".to_owned(),
         PassedOver::GainTooSmall => {
@@ -403,18 +403,19 @@ fn summary(view: &View, choices: &[Choice]) -> String {
     if view.waiting_count == 0 {
         return "Nobody waits for anybody.".to_owned();
     }
-    match choices.first() {
+    match choices.iter().find(|choice| choice.but.is_none()) {
         Some(Choice {
             id,
             command,
             frees_count,
-            but: None,
             ..
         }) => {
-            format!("{command} would end session {id} and let {frees_count} go on.")
+            format!("{command} would end session {id}'s work and let {frees_count} go on.")
         }
-        Some(_) => "Sessions wait; ending none of those in the way is advised.".to_owned(),
-        None => "Sessions wait, but nobody can be told to be the cause.".to_owned(),
+        None if choices.is_empty() => {
+            "Sessions wait, but nobody can be told to be the cause.".to_owned()
+        }
+        None => "Sessions wait; ending none of those in the way is advised.".to_owned(),
     }
 }
 

@@ -27,7 +27,9 @@ fn with_crowd(server: &Server, happens: impl FnOnce(&AtomicU64)) -> u64 {
             scope.spawn(|| {
                 let mut reader = person(server, "web");
                 while !stop.load(Ordering::Relaxed) {
-                    let answered = reader.command("GET t k").is_ok_and(|reply| reply.result.is_ok());
+                    let answered = reader
+                        .command("GET t k")
+                        .is_ok_and(|reply| reply.result.is_ok());
                     if answered { &done } else { &errors }.fetch_add(1, Ordering::Relaxed);
                     // A client that thinks; nothing is waited for.
                     std::thread::sleep(Duration::from_millis(5));
@@ -51,7 +53,9 @@ impl Drop for Stop<'_> {
 
 fn gets_on(done: &AtomicU64) {
     let before = done.load(Ordering::Relaxed);
-    wait_for("the crowd to get on", || (done.load(Ordering::Relaxed) > before + 16).then_some(()));
+    wait_for("the crowd to get on", || {
+        (done.load(Ordering::Relaxed) > before + 16).then_some(())
+    });
 }
 
 #[test]
@@ -61,7 +65,11 @@ fn a_forgotten_transaction_is_ended_and_nobody_else() {
     let errors = with_crowd(&server, |done| {
         let (mut decoy, mut forgotten) = (person(&server, "batch"), person(&server, "batch"));
         for (client, line) in [("decoy", "GET other k"), ("forgotten", "GET t k")] {
-            let client = if client == "decoy" { &mut decoy } else { &mut forgotten };
+            let client = if client == "decoy" {
+                &mut decoy
+            } else {
+                &mut forgotten
+            };
             client.command("BEGIN").unwrap().result.unwrap();
             client.command(line).unwrap().result.unwrap();
         }
@@ -69,13 +77,26 @@ fn a_forgotten_transaction_is_ended_and_nobody_else() {
         let mut admin = person(&server, "admin");
         admin.send("EXCLUSIVE t 10").unwrap();
         let decision = agent.decision(|decision| decision["orders"][0].is_object());
-        assert_eq!(decision["orders"][0]["task"]["id"], forgotten.session(), "{decision:#}");
+        assert_eq!(
+            decision["orders"][0]["task"]["id"],
+            forgotten.session(),
+            "{decision:#}"
+        );
         assert_eq!(decision["orders"][0]["rung_name"], "end the session");
         assert_eq!(agent.outcome()["result"], "released");
-        assert!(admin.receive().unwrap().result.is_ok(), "whoever queued goes on");
+        assert!(
+            admin.receive().unwrap().result.is_ok(),
+            "whoever queued goes on"
+        );
         gets_on(done);
-        assert!(forgotten.command("GET t k").is_err(), "the forgotten session is gone");
-        assert!(decoy.command("COMMIT").unwrap().result.is_ok(), "who holds what nobody wants is left alone");
+        assert!(
+            forgotten.command("GET t k").is_err(),
+            "the forgotten session is gone"
+        );
+        assert!(
+            decoy.command("COMMIT").unwrap().result.is_ok(),
+            "who holds what nobody wants is left alone"
+        );
     });
     assert_eq!(errors, 0);
     assert_eq!(agent.sent().len(), 1, "one order, no second");
@@ -93,14 +114,27 @@ fn a_stall_behind_a_long_scan_is_over_after_one_cancelled_statement() {
         gets_on(done);
         admin.send("EXCLUSIVE t 10").unwrap();
         let decision = agent.decision(|decision| decision["orders"][0].is_object());
-        assert_eq!(decision["orders"][0]["rung_name"], "cancel the statement", "{decision:#}");
+        assert_eq!(
+            decision["orders"][0]["rung_name"], "cancel the statement",
+            "{decision:#}"
+        );
         assert_eq!(agent.outcome()["result"], "released");
         let chosen = decision["orders"][0]["task"]["id"].as_u64().unwrap();
-        assert!([report.session(), admin.session()].contains(&chosen), "no reader: {decision:#}");
-        let ended = if chosen == report.session() { &mut report } else { &mut admin };
+        assert!(
+            [report.session(), admin.session()].contains(&chosen),
+            "no reader: {decision:#}"
+        );
+        let ended = if chosen == report.session() {
+            &mut report
+        } else {
+            &mut admin
+        };
         assert!(ended.receive().unwrap().is_cancelled());
         gets_on(done);
-        assert!(ended.command("GET t k").unwrap().result.is_ok(), "its session goes on");
+        assert!(
+            ended.command("GET t k").unwrap().result.is_ok(),
+            "its session goes on"
+        );
     });
     assert_eq!(errors, 0);
     assert_eq!(agent.sent().len(), 1, "one order, no second");
