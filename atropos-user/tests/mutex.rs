@@ -21,14 +21,22 @@ fn wait(holding: &str, wanting: &str) -> (Client, Client, MutexWait, Server) {
     let server = program::start();
     let preset = config::load("sample").unwrap_or_else(|problems| panic!("{problems}"));
     let resolved = Resolved::new(Process::open(server.pid()).unwrap(), preset).unwrap();
-    let (mut holder, mut waiter) = (server.connect("holder").unwrap(), server.connect("waiter").unwrap());
+    let (mut holder, mut waiter) = (
+        server.connect("holder").unwrap(),
+        server.connect("waiter").unwrap(),
+    );
     for client in [&mut holder, &mut waiter] {
         client.set_patience(Some(Duration::from_secs(30))).unwrap();
     }
     holder.send(holding).unwrap();
     // It sleeps in the lock: a sleep on a word of its own is no wait for a lock.
-    wait_for("the holder to hold", || resolved.process.blocked_on(holder.thread()).unwrap());
-    assert!(look(&resolved).unwrap().mutexes.is_empty(), "nobody waits yet");
+    wait_for("the holder to hold", || {
+        resolved.process.blocked_on(holder.thread()).unwrap()
+    });
+    assert!(
+        look(&resolved).unwrap().mutexes.is_empty(),
+        "nobody waits yet"
+    );
     waiter.send(wanting).unwrap();
     let mut waits = wait_for("the other to wait", || {
         let waits = look(&resolved).unwrap().mutexes;
@@ -41,17 +49,30 @@ fn wait(holding: &str, wanting: &str) -> (Client, Client, MutexWait, Server) {
 #[test]
 fn the_owner_of_a_contended_mutex_is_told() {
     let (holder, waiter, wait, _server) = wait("MUTEX m 60000", "MUTEX m 0");
-    assert_eq!((wait.thread, wait.session), (waiter.thread(), Some(waiter.session())));
+    assert_eq!(
+        (wait.thread, wait.session),
+        (waiter.thread(), Some(waiter.session()))
+    );
     assert!(wait.lock.starts_with("mutex 0x"), "{}", wait.lock);
-    assert_eq!((wait.owner_thread, wait.owner_session), (Some(holder.thread()), Some(holder.session())));
+    assert_eq!(
+        (wait.owner_thread, wait.owner_session),
+        (Some(holder.thread()), Some(holder.session()))
+    );
 }
 
 #[test]
 fn the_writer_of_a_contended_rwlock_is_told() {
     let (holder, waiter, wait, _server) = wait("RWLOCK l w 60000", "RWLOCK l r 0");
     assert_eq!(wait.thread, waiter.thread());
-    assert!(wait.lock.starts_with("rwlock 0x") && !wait.lock.contains("readers"), "{}", wait.lock);
-    assert_eq!((wait.owner_thread, wait.owner_session), (Some(holder.thread()), Some(holder.session())));
+    assert!(
+        wait.lock.starts_with("rwlock 0x") && !wait.lock.contains("readers"),
+        "{}",
+        wait.lock
+    );
+    assert_eq!(
+        (wait.owner_thread, wait.owner_session),
+        (Some(holder.thread()), Some(holder.session()))
+    );
 }
 
 #[test]

@@ -24,7 +24,16 @@ fn build() -> PathBuf {
         profile => profile,
     };
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "usdt-probes", "--bin", "atropos-sample", "--profile", profile])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "usdt-probes",
+            "--bin",
+            "atropos-sample",
+            "--profile",
+            profile,
+        ])
         .arg("--target-dir")
         .arg(folder.parent().unwrap())
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -50,8 +50,15 @@ impl Scene {
     fn gather(server: Server, culprit: Client, readers: usize) -> Self {
         let resolved = resolve(server.pid(), sample());
         wait_for("the culprit to be in place", || {
-            let view = resolved.watcher().unwrap().look(&resolved.memory, crate::common::clock_ns(), &[]);
-            view.sessions.iter().find(|state| state.id == culprit.session()).map(drop)
+            let view =
+                resolved
+                    .watcher()
+                    .unwrap()
+                    .look(&resolved.memory, crate::common::clock_ns(), &[]);
+            view.sessions
+                .iter()
+                .find(|state| state.id == culprit.session())
+                .map(drop)
         });
         let mut queued = person(&server, "admin");
         queued.send("EXCLUSIVE t 100").unwrap();
@@ -61,7 +68,12 @@ impl Scene {
             reader.send("GET t k").unwrap();
         }
         waiting(&resolved, readers.len() + 1);
-        Self { culprit, queued, readers, server }
+        Self {
+            culprit,
+            queued,
+            readers,
+            server,
+        }
     }
 }
 
@@ -104,7 +116,14 @@ pub(crate) fn edges(resolved: &Resolved) -> Result<Edges, String> {
             let edge = |wait: &atropos::engine::input::Wait| {
                 let (waiter, instance, mode) = (wait.waiter.0, wait.instance.0, wait.mode);
                 let edge = move |blocker: &atropos::engine::input::Blocker| {
-                    (waiter, instance, mode, blocker.session.0, blocker.mode, blocker.kind == BlockKind::Queued)
+                    (
+                        waiter,
+                        instance,
+                        mode,
+                        blocker.session.0,
+                        blocker.mode,
+                        blocker.kind == BlockKind::Queued,
+                    )
                 };
                 wait.blockers.iter().map(edge).collect::<Vec<_>>()
             };
