@@ -11,6 +11,8 @@
     reason = "the ban on clocks protects the engine; these verbs measure a server from outside"
 )]
 
+mod apt;
+mod bench;
 mod build;
 mod demo;
 mod doctor;
@@ -52,6 +54,8 @@ enum Verb {
     Test,
     /// Show Atropos at work on a private server under load.
     Demo(demo::Demo),
+    /// Measure Atropos on a private server; docs/benchmarks.md says how.
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Verb::Lint => lint::lint(),
         Verb::Test => test::test(),
         Verb::Demo(demo) => demo.run(),
+        Verb::Bench(bench) => bench.run(),
     };
     finish(done)
 }

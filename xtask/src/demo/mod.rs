@@ -2,13 +2,14 @@
 //!
 //! Whatever it starts it stops: at the end, on an error, on Ctrl-C and SIGTERM. Only the agent runs as root.
 
-mod clock;
-mod culprit;
-mod json;
-mod load;
-mod server;
+pub(crate) mod clock;
+pub(crate) mod culprit;
+pub(crate) mod json;
+pub(crate) mod load;
+pub(crate) mod server;
+pub(crate) mod story;
 mod table;
-mod watch;
+pub(crate) mod watch;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ use self::culprit::{BackupLock, ForgottenTransaction, Scene};
 use self::json::{Case, Report, SETTLE_NS, Span};
 use self::load::Load;
 use self::server::Server;
-use self::watch::{Agent, Seen, Story, ask_for_root};
+use self::story::Story;
+use self::watch::{Agent, Seen, ask_for_root};
 use crate::build::build;
 use crate::process::state_dir;
 use crate::setup::{require_server, setup};
@@ -50,6 +52,9 @@ pub(crate) struct Demo {
     /// Show this case only.
     #[arg(long, value_enum)]
     case: Vec<Which>,
+    /// Play each case this many times, and sum up over the runs.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    runs: u32,
     /// Optimise both halves before they are run.
     #[arg(long)]
     release: bool,
@@ -99,6 +104,13 @@ impl Demo {
             }
         })?;
         println!("\n{}", table::table(&report));
+        if binary.is_some() {
+            let folder = state_dir().join("demo");
+            println!(
+                "every decision with its reasons: {}/audit-*.jsonl",
+                folder.display()
+            );
+        }
         if let Some(file) = &self.json {
             report.write(file)?;
         }
@@ -130,10 +142,18 @@ impl Demo {
         };
         for case in cases {
             let scene = case.scene();
-            story.tell(format!("case {}: {}", scene.id(), scene.title()));
-            report
-                .cases
-                .push(self.case(scene.as_ref(), &server, binary, &story).await?);
+            for run in 1..=self.runs {
+                let which = if self.runs > 1 {
+                    format!(", run {run} of {}", self.runs)
+                } else {
+                    String::new()
+                };
+                story.tell(format!("case {}{which}: {}", scene.id(), scene.title()));
+                scene.prepare(&server).await?;
+                report
+                    .cases
+                    .push(self.case(scene.as_ref(), &server, binary, &story).await?);
+            }
         }
         Ok(report)
     }

@@ -47,6 +47,13 @@ impl Drop for Folder {
 impl Server {
     /// Makes the data directory, starts the server, waits until it answers, fills the tables.
     pub(crate) async fn start() -> Result<Self> {
+        let server = Self::bare().await?;
+        server.fill().await?;
+        Ok(server)
+    }
+
+    /// The same without any tables.
+    pub(crate) async fn bare() -> Result<Self> {
         let template = std::env::temp_dir().join("atropos-demo-XXXXXX");
         let folder = nix::unistd::mkdtemp(&template)
             .with_context(|| format!("cannot make a folder like {}", template.display()))?;
@@ -55,7 +62,6 @@ impl Server {
         let child = spawn(&folder.0)?;
         let mut server = Self { child, folder };
         server.wait().await?;
-        server.fill().await?;
         Ok(server)
     }
 

@@ -1,6 +1,5 @@
-//! Telling what happens as it happens, and running the agent beside it: its JSON lines become moments on the screen and in the report.
+//! Running the agent beside us: its JSON lines become moments of the story, and what the report is made of.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,52 +12,13 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::clock::{SECOND, now_ns};
+use super::story::Story;
 use crate::process::{self, as_root, is_root};
 
 /// How long the agent may take to attach.
 const ATTACH: Duration = Duration::from_secs(30);
 /// How long it may take to stop.
 const STOP: Duration = Duration::from_secs(5);
-
-/// The one voice that prints: a line is told with the time since the beginning.
-#[derive(Clone)]
-pub(crate) struct Story {
-    start_ns: u64,
-    phase: Arc<Mutex<&'static str>>,
-}
-
-impl Story {
-    /// Begins at this moment.
-    pub(crate) fn begin() -> Self {
-        Self {
-            start_ns: now_ns(),
-            phase: Arc::new(Mutex::new("")),
-        }
-    }
-
-    /// Tells one thing.
-    pub(crate) fn tell(&self, text: impl AsRef<str>) {
-        self.tell_at(now_ns(), text);
-    }
-
-    /// Tells one thing that happened at that moment.
-    pub(crate) fn tell_at(&self, at_ns: u64, text: impl AsRef<str>) {
-        let seconds = at_ns.saturating_sub(self.start_ns) as f64 / SECOND as f64;
-        // A closed pipe must not end a demo that has things to clean up.
-        let _ = writeln!(std::io::stdout(), "{seconds:8.3} s  {}", text.as_ref());
-    }
-
-    /// Names what goes on, for the line of each second.
-    pub(crate) fn phase(&self, phase: &'static str) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
-    }
-
-    /// What goes on.
-    pub(crate) fn current_phase(&self) -> &'static str {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A line of `atropos run --json`.
 #[derive(Debug, Deserialize)]
@@ -141,6 +101,8 @@ pub(crate) struct Seen {
     pub(crate) decisions: Vec<Decision>,
     /// Its commands.
     pub(crate) commands: Vec<OrderSent>,
+    /// How often it began to watch closely.
+    pub(crate) suspicions: usize,
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
@@ -188,24 +150,41 @@ impl Agent {
                 for_errors.tell(format!("atropos: {line}"));
             })),
         ];
-        let mut agent = Self {
+        let agent = Self {
             child,
             readers,
             seen,
         };
-        tokio::select! {
-            attached = tokio::time::timeout(ATTACH, is_attached.wait_for(|attached| *attached)) => match attached {
-                Ok(Ok(_)) => Ok(agent),
-                Ok(Err(_)) => bail!("atropos closed its output before it was attached"),
-                Err(_) => bail!("atropos is not attached after {ATTACH:?}"),
-            },
-            status = agent.child.wait() => bail!("atropos ended before it was attached: {}", status?),
+        let attached = tokio::time::timeout(ATTACH, is_attached.wait_for(|attached| *attached));
+        // The ear hangs up when the agent's output ends.
+        match attached.await {
+            Ok(Ok(_)) => Ok(agent),
+            Ok(Err(_)) => {
+                let seen = agent.stop().await;
+                bail!(
+                    "atropos ended before it was attached: {}",
+                    seen.map_or_else(|error| format!("{error:#}"), |_| "see above".to_owned())
+                );
+            }
+            Err(_) => bail!("atropos is not attached after {ATTACH:?}"),
         }
+    }
+
+    /// The process that was started: the agent, or the sudo that runs it.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// What it has said so far.
+    pub(crate) fn seen(&self) -> Seen {
+        lock(&self.seen).clone()
     }
 
     /// Stops it in order and says what was seen.
     pub(crate) async fn stop(mut self) -> Result<Seen> {
-        self.signal("TERM");
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal("TERM");
+        }
         match tokio::time::timeout(STOP, self.child.wait()).await {
             Ok(status) => drop(status?),
             Err(_) => bail!("atropos has not stopped {STOP:?} after SIGTERM"),
@@ -296,9 +275,11 @@ impl Ear {
     fn effect(&self, effect: Effect) {
         match effect {
             Effect::Cancel(_) => {}
-            Effect::Level(level) => self
-                .story
-                .tell(format!("atropos: watching at level {level}")),
+            Effect::Level(level) => {
+                lock(&self.seen).suspicions += usize::from(level == "suspect");
+                self.story
+                    .tell(format!("atropos: watching at level {level}"));
+            }
             Effect::Overload {
                 at_ns,
                 state,

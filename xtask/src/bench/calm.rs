@@ -1,0 +1,340 @@
+//! `bench calm`: CPU time of the server per query, with the agent watching and without, in turns.
+//!
+//! Every round runs the same number of events once in each state; the order is turned round from round to round, so that a
+//! machine that grows slower or faster favours nobody.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum as _;
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable as _;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep};
+
+use super::calm_table::{Comparison, Hits, table};
+use super::sysbench::{Sysbench, Workload, events};
+use super::usage::{Memory, cpu_ns, find_below};
+use super::{Common, SCHEMA_VERSION, run_arguments, until_interrupted};
+use crate::demo::clock::{SECOND, now_ns};
+use crate::demo::server::Server;
+use crate::demo::story::Story;
+use crate::demo::watch::Agent;
+use crate::process::as_root;
+
+/// Between attaching and the load: the sample with which the agent begins is over.
+const SETTLE: Duration = Duration::from_millis(500);
+/// In this time the agent must have become suspicious if it is meant to.
+const ALARM: Duration = Duration::from_secs(20);
+/// How long the passings of probes are counted.
+const COUNT_SECONDS: u64 = 3;
+/// The load is under way before they are.
+const COUNT_HEAD_START: Duration = Duration::from_secs(1);
+
+/// The verb `bench calm`.
+#[derive(clap::Args)]
+pub(super) struct Calm {
+    /// Rounds of each workload; an even number is fair to both orders.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long one run takes, about. The agent looks at requests for 100 ms every 5 s: shorter runs may miss that.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    seconds: u64,
+    /// Compare with this level only (may be given several times).
+    #[arg(long, value_enum)]
+    level: Vec<Level>,
+    /// This workload only (may be given several times).
+    #[arg(long, value_enum)]
+    workload: Vec<Workload>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How closely the agent watches. It never cancels here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Level {
+    /// As on a healthy server.
+    Calm,
+    /// As on one in trouble, for as long as it runs.
+    Suspect,
+}
+
+impl Level {
+    /// An objective that keeps the agent at this level: one that nothing breaks, or one that everything breaks.
+    fn slo(self) -> &'static str {
+        match self {
+            Self::Calm => "p99=60s",
+            Self::Suspect => "p99=1us",
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Sample {
+    /// CPU time of the server, nanoseconds.
+    pub(super) server_cpu_ns: u64,
+    /// Queries that it answered.
+    pub(super) query_count: u64,
+    /// Length, nanoseconds.
+    pub(super) wall_ns: u64,
+    /// The agent's part, if it was there.
+    pub(super) agent: Option<AgentUse>,
+}
+
+/// What the agent used in a run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct AgentUse {
+    /// CPU time in the run, nanoseconds.
+    pub(super) cpu_ns: u64,
+    /// Resident memory at its end, bytes.
+    pub(super) rss_bytes: u64,
+    /// The most since its start, bytes.
+    pub(super) peak_bytes: u64,
+    /// How often it began to watch closely.
+    pub(super) suspicions: usize,
+}
+
+impl Sample {
+    /// CPU time of the server for each query, nanoseconds.
+    pub(super) fn per_query_ns(&self) -> f64 {
+        self.server_cpu_ns as f64 / self.query_count.max(1) as f64
+    }
+}
+
+/// A round: the server alone, and the server watched at each level.
+#[derive(Debug, Serialize)]
+pub(super) struct Round {
+    /// Nobody watches.
+    pub(super) alone: Sample,
+    /// Watched, in the order of the levels.
+    pub(super) watched: Vec<Sample>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema_version: u32,
+    kind: &'static str,
+    workloads: Vec<Comparison>,
+}
+
+impl Calm {
+    pub(super) fn run(&self) -> Result<()> {
+        let program = Sysbench::require()?;
+        let binary = self.common.prepare()?;
+        let workloads = until_interrupted(self.play(&binary, program))?;
+        for workload in &workloads {
+            println!("\n{}", table(workload));
+        }
+        self.common.write(&Report {
+            schema_version: SCHEMA_VERSION,
+            kind: "calm",
+            workloads,
+        })
+    }
+
+    async fn play(&self, binary: &Path, program: PathBuf) -> Result<Vec<Comparison>> {
+        println!("starting a private MariaDB and filling its tables");
+        let server = Server::bare().await?;
+        let sysbench = Sysbench::prepare(program, &server).await?;
+        let connection = server.connect("root").await?;
+        let mut stage = Stage {
+            server: &server,
+            sysbench,
+            binary,
+            connection,
+        };
+        let all = Workload::value_variants();
+        let workloads = if self.workload.is_empty() {
+            all
+        } else {
+            &self.workload
+        };
+        let mut comparisons = Vec::new();
+        for workload in workloads {
+            comparisons.push(self.compare(&mut stage, *workload).await?);
+        }
+        Ok(comparisons)
+    }
+
+    async fn compare(&self, stage: &mut Stage<'_>, workload: Workload) -> Result<Comparison> {
+        let levels = if self.level.is_empty() {
+            Level::value_variants()
+        } else {
+            &self.level
+        };
+        let warm_up = stage.sysbench.start_seconds(workload, self.seconds)?;
+        let events = events(warm_up).await?.max(1);
+        println!("{}: {events} events a run", workload.name());
+        let hits = stage.hits(workload).await?;
+        let mut rounds = Vec::new();
+        for number in 1..=self.rounds {
+            let round = stage
+                .round(workload, events, levels, number % 2 == 0)
+                .await?;
+            let alone_ns = round.alone.per_query_ns();
+            let ratios = levels.iter().zip(&round.watched).map(|(level, sample)| {
+                format!(
+                    ", {level:?} {:+.2} %",
+                    (sample.per_query_ns() / alone_ns - 1.0) * 100.0
+                )
+            });
+            println!(
+                "{} {number:>3}: alone {:.2} us a query{}",
+                workload.name(),
+                alone_ns / 1e3,
+                ratios.collect::<String>()
+            );
+            rounds.push(round);
+        }
+        Ok(Comparison::new(workload, events, levels, rounds, hits))
+    }
+}
+
+/// What every run is given.
+struct Stage<'a> {
+    server: &'a Server,
+    sysbench: Sysbench,
+    binary: &'a Path,
+    connection: Conn,
+}
+
+impl Stage<'_> {
+    async fn round(
+        &mut self,
+        workload: Workload,
+        events: u64,
+        levels: &[Level],
+        turned: bool,
+    ) -> Result<Round> {
+        let mut alone = None;
+        let mut watched: Vec<Option<Sample>> = vec![None; levels.len()];
+        let mut order: Vec<Option<usize>> = std::iter::once(None)
+            .chain((0..levels.len()).map(Some))
+            .collect();
+        if turned {
+            order.reverse();
+        }
+        for place in order {
+            let level = place.map(|index| levels[index]);
+            let sample = Some(self.sample(workload, events, level).await?);
+            match place {
+                None => alone = sample,
+                Some(index) => watched[index] = sample,
+            }
+        }
+        let alone = alone.context("every round has a run alone")?;
+        Ok(Round {
+            alone,
+            watched: watched.into_iter().flatten().collect(),
+        })
+    }
+
+    /// One run.
+    async fn sample(
+        &mut self,
+        workload: Workload,
+        events: u64,
+        level: Option<Level>,
+    ) -> Result<Sample> {
+        let agent = match level {
+            Some(level) => Some(self.watch(level).await?),
+            None => None,
+        };
+        sleep(SETTLE).await;
+        let agent_pid = agent.as_ref().map(agent_pid).transpose()?;
+        let agent_before_ns = agent_pid.map(cpu_ns).transpose()?;
+        let queries_before = self.queries().await?;
+        let (begun_ns, before_ns) = (now_ns(), cpu_ns(self.server.pid())?);
+        self.sysbench.run_events(workload, events).await?;
+        let (ended_ns, after_ns) = (now_ns(), cpu_ns(self.server.pid())?);
+        let query_count = self.queries().await? - queries_before;
+        let used = match (agent, agent_pid, agent_before_ns) {
+            (Some(agent), Some(pid), Some(before_ns)) => {
+                let cpu_ns = cpu_ns(pid)?.saturating_sub(before_ns);
+                let Memory {
+                    rss_bytes,
+                    peak_bytes,
+                } = Memory::of(pid)?;
+                let suspicions = agent.stop().await?.suspicions;
+                Some(AgentUse {
+                    cpu_ns,
+                    rss_bytes,
+                    peak_bytes,
+                    suspicions,
+                })
+            }
+            _ => None,
+        };
+        let server_cpu_ns = after_ns.saturating_sub(before_ns);
+        Ok(Sample {
+            server_cpu_ns,
+            query_count,
+            wall_ns: ended_ns - begun_ns,
+            agent: used,
+        })
+    }
+
+    /// Starts the agent and brings it to that level.
+    async fn watch(&mut self, level: Level) -> Result<Agent> {
+        let arguments = run_arguments(self.server, level.slo(), &[]);
+        let agent = Agent::start(self.binary, &arguments, &Story::silent()).await?;
+        let deadline = Instant::now() + ALARM;
+        // It looks at requests now and then; one that it sees breaks the objective of the level suspect.
+        while level == Level::Suspect && agent.seen().suspicions == 0 {
+            if Instant::now() > deadline {
+                bail!(
+                    "atropos does not watch closely after {ALARM:?} with the objective {}",
+                    level.slo()
+                );
+            }
+            self.connection.query_drop("DO 0").await?;
+        }
+        Ok(agent)
+    }
+
+    /// Queries that the server has answered so far, by its own count.
+    async fn queries(&mut self) -> Result<u64> {
+        let row: Option<(String, u64)> = self
+            .connection
+            .query_first("SHOW GLOBAL STATUS LIKE 'Questions'")
+            .await?;
+        row.map(|(_, count)| count)
+            .context("the server does not count its queries")
+    }
+
+    /// How often each probe fires under this load, every probe attached.
+    async fn hits(&mut self, workload: Workload) -> Result<Vec<Hits>> {
+        let seconds = COUNT_SECONDS + 2 * COUNT_HEAD_START.as_secs() + 2;
+        let load = self.sysbench.start_seconds(workload, seconds)?;
+        sleep(COUNT_HEAD_START).await;
+        let (begun_ns, before) = (now_ns(), self.queries().await?);
+        let mut check = Command::from(as_root(self.binary)?);
+        let (pid, wanted) = (self.server.pid().to_string(), COUNT_SECONDS.to_string());
+        check
+            .args(["check", "--json", "--pid", &pid, "--seconds", &wanted])
+            .kill_on_drop(true);
+        let output = check.output().await.context("cannot start atropos check")?;
+        let queries = self.queries().await? - before;
+        let per_s = queries as f64 * SECOND as f64 / (now_ns() - begun_ns) as f64;
+        events(load).await?;
+        // It fails where a probe stays silent, which is no mistake here: nobody waits in this load.
+        let report: Value = serde_json::from_slice(&output.stdout).with_context(|| {
+            format!(
+                "atropos check does not answer in JSON: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            )
+        })?;
+        Ok(Hits::of(&report, COUNT_SECONDS as f64, per_s))
+    }
+}
+
+fn agent_pid(agent: &Agent) -> Result<u32> {
+    let started = agent.pid().context("the agent has ended")?;
+    find_below(started, "atropos")
+        .with_context(|| format!("there is no agent at or below process {started}"))
+}

@@ -1,0 +1,356 @@
+//! What came of the rounds of `bench calm`: ratios with their intervals, the arithmetic of hits beside them, a table. Pure.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::calm::{Level, Round, Sample};
+use super::stats::{Interval, Spread};
+use super::sysbench::{THREADS, Workload};
+
+/// Share of the time for which the request probes are attached in calm: 100 ms every 5 s, as the `MariaDB` preset says.
+const CALM_DUTY: f64 = 0.1 / 5.0;
+
+/// How often a probe fires.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Hits {
+    /// Probe.
+    pub(super) probe: String,
+    /// Attached in calm, not only when suspect.
+    pub(super) calm: bool,
+    /// Passings a second.
+    pub(super) per_s: f64,
+    /// Passings a query.
+    pub(super) per_query: f64,
+}
+
+impl Hits {
+    /// Out of the report of `atropos check`, which counted for so long while so many queries were answered a second.
+    pub(super) fn of(report: &Value, seconds: f64, queries_per_s: f64) -> Vec<Self> {
+        let probes = report["probes"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let hits = probes.iter().map(|probe| {
+            let per_s = probe["hits"].as_f64().unwrap_or(0.0) / seconds;
+            Self {
+                probe: probe["name"].as_str().unwrap_or("?").to_owned(),
+                calm: probe["level"] == "calm",
+                per_s,
+                per_query: per_s / queries_per_s.max(1.0),
+            }
+        });
+        hits.collect()
+    }
+}
+
+/// A workload, the server alone against the server watched.
+#[derive(Debug, Serialize)]
+pub(super) struct Comparison {
+    /// Workload.
+    workload: Workload,
+    /// Events of each run.
+    event_count: u64,
+    /// CPU time of the server alone for each query, nanoseconds.
+    alone_per_query_ns: Option<Spread>,
+    /// Queries a second of the server alone.
+    alone_queries_per_s: Option<Spread>,
+    /// One for each level.
+    levels: Vec<Watched>,
+    /// How often each probe fires.
+    hits: Vec<Hits>,
+    /// What a hit costs the server, nanoseconds: the difference between suspect and alone, over the hits.
+    hit_ns: Option<f64>,
+    /// What calm must cost by that, as a share of the CPU time.
+    calm_by_hits: Option<f64>,
+    /// Each round.
+    rounds: Vec<Round>,
+}
+
+/// The server watched at one level.
+#[derive(Debug, Serialize)]
+struct Watched {
+    level: Level,
+    /// CPU time of the server for each query, nanoseconds.
+    per_query_ns: Option<Spread>,
+    /// The same over that of the run alone in the same round.
+    ratio: Option<Interval>,
+    /// Queries a second.
+    queries_per_s: Option<Spread>,
+    /// CPU time of the agent as a share of one core.
+    agent_cores: Option<Spread>,
+    /// The most memory that the agent had in any run, bytes.
+    agent_peak_bytes: Option<u64>,
+    /// The most memory that it had at the end of a run, bytes.
+    agent_rss_bytes: Option<u64>,
+    /// How often it began to watch closely, over all runs.
+    suspicions: usize,
+}
+
+impl Comparison {
+    /// Works the rounds out.
+    pub(super) fn new(
+        workload: Workload,
+        event_count: u64,
+        levels: &[Level],
+        rounds: Vec<Round>,
+        hits: Vec<Hits>,
+    ) -> Self {
+        let alone = || rounds.iter().map(|round| &round.alone);
+        let levels: Vec<Watched> = levels
+            .iter()
+            .enumerate()
+            .map(|(index, level)| Watched::new(*level, index, &rounds))
+            .collect();
+        let alone_per_query_ns = Spread::of(alone().map(Sample::per_query_ns));
+        let suspect = levels
+            .iter()
+            .find(|watched| watched.level == Level::Suspect);
+        let added_ns = suspect
+            .and_then(|watched| watched.ratio)
+            .zip(alone_per_query_ns)
+            .map(|(ratio, alone)| (ratio.median - 1.0) * alone.median);
+        let every: f64 = hits.iter().map(|hit| hit.per_query).sum();
+        let hit_ns = added_ns
+            .filter(|_| every > 0.0)
+            .map(|added_ns| added_ns / every);
+        let in_calm: f64 = hits
+            .iter()
+            .map(|hit| {
+                if hit.calm {
+                    hit.per_query
+                } else {
+                    hit.per_query * CALM_DUTY
+                }
+            })
+            .sum();
+        let calm_by_hits = hit_ns
+            .zip(alone_per_query_ns)
+            .map(|(hit_ns, alone)| in_calm * hit_ns / alone.median);
+        Self {
+            workload,
+            event_count,
+            alone_per_query_ns,
+            alone_queries_per_s: Spread::of(alone().map(queries_per_s)),
+            levels,
+            hits,
+            hit_ns,
+            calm_by_hits,
+            rounds,
+        }
+    }
+}
+
+impl Watched {
+    fn new(level: Level, index: usize, rounds: &[Round]) -> Self {
+        let samples = || {
+            rounds
+                .iter()
+                .filter_map(move |round| round.watched.get(index))
+        };
+        let ratios = rounds.iter().filter_map(|round| {
+            Some(round.watched.get(index)?.per_query_ns() / round.alone.per_query_ns())
+        });
+        let agents =
+            || samples().filter_map(|sample| Some((sample.agent.as_ref()?, sample.wall_ns)));
+        Self {
+            level,
+            per_query_ns: Spread::of(samples().map(Sample::per_query_ns)),
+            ratio: Interval::of(ratios),
+            queries_per_s: Spread::of(samples().map(queries_per_s)),
+            agent_cores: Spread::of(
+                agents().map(|(agent, wall_ns)| agent.cpu_ns as f64 / wall_ns as f64),
+            ),
+            agent_peak_bytes: agents().map(|(agent, _)| agent.peak_bytes).max(),
+            agent_rss_bytes: agents().map(|(agent, _)| agent.rss_bytes).max(),
+            suspicions: agents().map(|(agent, _)| agent.suspicions).sum(),
+        }
+    }
+}
+
+fn queries_per_s(sample: &Sample) -> f64 {
+    sample.query_count as f64 * 1e9 / sample.wall_ns.max(1) as f64
+}
+
+/// The table for people.
+pub(super) fn table(comparison: &Comparison) -> String {
+    let Comparison {
+        workload,
+        event_count,
+        alone_per_query_ns,
+        alone_queries_per_s,
+        levels,
+        hits,
+        rounds,
+        ..
+    } = comparison;
+    let name = workload.name();
+    let mut text = format!(
+        "{name}, {} rounds of {event_count} events, {THREADS} threads\n",
+        rounds.len()
+    );
+    text += "            us CPU/query   queries/s    against alone: median, interval       agent: of a core   RSS MB   peak MB   suspect\n";
+    let middle = |spread: &Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
+    let (alone_ns, alone_per_s) = (middle(alone_per_query_ns), middle(alone_queries_per_s));
+    let _ = writeln!(
+        text,
+        "  alone     {:>12.2}{alone_per_s:>12.0}",
+        alone_ns / 1e3
+    );
+    for watched in levels {
+        text += &row(watched);
+    }
+    text += "  probes, passings a second (a query):";
+    for Hits {
+        probe,
+        per_s,
+        per_query,
+        ..
+    } in hits
+    {
+        let _ = write!(text, "  {probe} {per_s:.0} ({per_query:.3})");
+    }
+    text += "\n";
+    if let (Some(hit_ns), Some(calm)) = (comparison.hit_ns, comparison.calm_by_hits) {
+        let _ = writeln!(
+            text,
+            "  by arithmetic: {hit_ns:.0} ns a passing (suspect less alone), so calm costs {:+.3} %",
+            calm * 100.0
+        );
+    }
+    text
+}
+
+fn row(watched: &Watched) -> String {
+    let Watched {
+        level,
+        per_query_ns,
+        ratio,
+        queries_per_s,
+        agent_cores,
+        agent_peak_bytes,
+        agent_rss_bytes,
+        suspicions,
+    } = watched;
+    let middle = |spread: &Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let ratio = ratio.map_or_else(String::new, |ratio| {
+        let Interval {
+            median,
+            low,
+            high,
+            coverage,
+        } = ratio;
+        format!(
+            "{:+.2} % [{:+.2}, {:+.2}] at {:.0} %",
+            percent(median),
+            percent(low),
+            percent(high),
+            coverage * 100.0
+        )
+    });
+    let mb = |bytes: &Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6);
+    format!(
+        "  {:<10}{:>12.2}{:>12.0}    {ratio:<38}{:>14.2} %{:>9.1}{:>10.1}{suspicions:>10}\n",
+        format!("{level:?}").to_lowercase(),
+        middle(per_query_ns) / 1e3,
+        middle(queries_per_s),
+        middle(agent_cores) * 100.0,
+        mb(agent_rss_bytes),
+        mb(agent_peak_bytes),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::calm::AgentUse;
+    use serde_json::json;
+
+    fn sample(per_query_ns: u64, agent: bool) -> Sample {
+        let agent = agent.then_some(AgentUse {
+            cpu_ns: 10_000_000,
+            rss_bytes: 9_000_000,
+            peak_bytes: 10_000_000,
+            suspicions: 1,
+        });
+        Sample {
+            server_cpu_ns: per_query_ns * 1000,
+            query_count: 1000,
+            wall_ns: 1_000_000_000,
+            agent,
+        }
+    }
+
+    fn comparison() -> Comparison {
+        // The machine is twice as slow in the second round, the ratio is the same.
+        let round = |alone: u64| Round {
+            alone: sample(alone, false),
+            watched: vec![
+                sample(alone * 101 / 100, true),
+                sample(alone * 110 / 100, true),
+            ],
+        };
+        let report = json!({"probes": [
+            {"name": "mdl_wait", "level": "calm", "hits": 0},
+            {"name": "request_begin", "level": "suspect", "hits": 3000},
+            {"name": "request_end", "level": "suspect", "hits": 3000},
+        ]});
+        let hits = Hits::of(&report, 3.0, 1000.0);
+        Comparison::new(
+            Workload::OltpReadWrite,
+            50,
+            &[Level::Calm, Level::Suspect],
+            vec![round(100_000), round(200_000)],
+            hits,
+        )
+    }
+
+    #[test]
+    fn a_round_is_compared_with_itself_and_not_with_the_others() {
+        let comparison = comparison();
+        let ratio = |index: usize| comparison.levels[index].ratio.unwrap();
+        assert!(
+            (ratio(0).low - 1.01).abs() < 1e-9 && (ratio(0).high - 1.01).abs() < 1e-9,
+            "{comparison:?}"
+        );
+        assert!((ratio(1).median - 1.10).abs() < 1e-9, "{comparison:?}");
+        assert_eq!(comparison.levels[0].suspicions, 2);
+        assert!((comparison.levels[0].agent_cores.unwrap().median - 0.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_cost_of_a_hit_is_what_suspect_adds_over_the_hits_that_it_makes() {
+        let comparison = comparison();
+        assert!(
+            (comparison.hits[1].per_query - 1.0).abs() < 1e-9,
+            "{comparison:?}"
+        );
+        // 10 % of 150 us over two hits a query; calm has them for a fiftieth of the time.
+        assert!(
+            (comparison.hit_ns.unwrap() - 7_500.0).abs() < 1e-6,
+            "{comparison:?}"
+        );
+        assert!(
+            (comparison.calm_by_hits.unwrap() - 0.002).abs() < 1e-9,
+            "{comparison:?}"
+        );
+    }
+
+    #[test]
+    fn the_table_shows_every_level_and_probe() {
+        let text = table(&comparison());
+        for part in [
+            "alone",
+            "calm",
+            "suspect",
+            "+1.00 %",
+            "+10.00 %",
+            "request_end 1000 (1.000)",
+            "7500 ns a passing",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}

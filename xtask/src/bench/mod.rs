@@ -1,0 +1,122 @@
+//! Measurements: incidents, calm, ring. Each starts a private server, stops everything that it started, and prints a table.
+//!
+//! What is measured, and against which aim, is in docs/benchmarks.md.
+
+mod calm;
+mod calm_table;
+mod incidents;
+mod late;
+mod outcome;
+mod ring;
+mod stats;
+mod sysbench;
+mod usage;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::build::build;
+use crate::demo::server::Server;
+use crate::demo::watch::ask_for_root;
+use crate::setup::{require_server, setup};
+
+/// Version of what `--json` writes.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The verb `bench`.
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// How soon the right culprit is found and ended, over many runs of the demo's cases.
+    Incidents(incidents::Incidents),
+    /// What watching costs the server while nothing is wrong.
+    Calm(calm::Calm),
+    /// Events a second that the kernel half hands over without a loss.
+    Ring(ring::RingBench),
+}
+
+impl Bench {
+    /// Sets up, builds, measures, and prints a table.
+    pub(crate) fn run(&self) -> Result<()> {
+        match &self.what {
+            What::Incidents(incidents) => incidents.run(),
+            What::Calm(calm) => calm.run(),
+            What::Ring(ring) => ring.run(),
+        }
+    }
+}
+
+/// What the measurements have in common.
+#[derive(clap::Args)]
+struct Common {
+    /// Write the result to this file, for programs.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Run this in the agent's place, built already.
+    #[arg(long, value_name = "PROGRAM", hide = true)]
+    agent: Option<PathBuf>,
+}
+
+impl Common {
+    /// The agent's binary, optimised.
+    fn prepare(&self) -> Result<PathBuf> {
+        let binary = if let Some(agent) = &self.agent {
+            agent.clone()
+        } else {
+            setup(None)?;
+            build(true)?
+        };
+        require_server()?;
+        ask_for_root()?;
+        Ok(binary)
+    }
+
+    fn write(&self, report: &impl Serialize) -> Result<()> {
+        let Some(file) = &self.json else {
+            return Ok(());
+        };
+        let text = serde_json::to_string_pretty(report)? + "\n";
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
+/// Runs until it is done or a signal comes. Dropping what runs stops everything that it started.
+fn until_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        tokio::select! {
+            done = work => done,
+            _ = interrupt.recv() => bail!("interrupted; everything has been stopped"),
+            _ = terminate.recv() => bail!("terminated; everything has been stopped"),
+            _ = hang_up.recv() => bail!("the terminal is gone; everything has been stopped"),
+        }
+    })
+}
+
+/// The words `atropos run` on this server with JSON lines and that objective, and some more.
+fn run_arguments(server: &Server, slo: &str, more: &[&str]) -> Vec<String> {
+    let (pid, socket) = (server.pid().to_string(), shown(&server.socket()));
+    let words = [
+        "run", "--pid", &pid, "--socket", &socket, "--user", "root", "--json", "--slo", slo,
+    ];
+    words.iter().chain(more).map(ToString::to_string).collect()
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
