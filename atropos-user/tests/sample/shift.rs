@@ -127,14 +127,6 @@ async fn a_wrong_number_in_the_mariadb_preset_blinds_and_never_misleads() {
     }
     let truth = edges(&resolved).unwrap();
     let seen = survey("mariadb", server.pid, &truth, &[8]);
-    for (what, found) in &seen {
-        println!(
-            "{what}: {}",
-            found
-                .as_ref()
-                .map_or_else(String::as_str, |()| "the same edges")
-        );
-    }
     assert!(
         seen.iter().filter(|(_, found)| found.is_err()).count() > seen.len() / 2,
         "{seen:#?}"

@@ -1,9 +1,11 @@
 //! One look at a sample server that has stalled.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use atropos::agent::why::{Node, look};
 
-use crate::common::wait_for;
-use crate::scene::{Scene, resolve, sample, waiting};
+use crate::common::{clock_ns, wait_for};
+use crate::scene::{Scene, person, resolve, sample, waiting};
 
 fn ids(nodes: &[Node]) -> Vec<u64> {
     let mut ids: Vec<u64> = nodes.iter().map(|node| node.id).collect();
@@ -129,4 +131,35 @@ fn a_long_scan_is_the_root_and_no_reader_behind_it_is_a_candidate() {
         format!("kill -USR1 {}", scene.culprit.thread())
     );
     assert_eq!(scan.frees_count, 5);
+}
+
+#[test]
+fn a_server_that_never_stands_still_is_seen_all_the_same() {
+    let server = crate::program::start();
+    let resolved = resolve(server.pid(), sample());
+    let stop = AtomicBool::new(false);
+    let (mut seen, mut waits) = (0, 0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut client = person(&server, "web");
+                    (0..10).for_each(|_| drop(client.command("EXCLUSIVE t 1")));
+                }
+            });
+        }
+        let mut watcher = resolved.watcher().unwrap();
+        for _ in 0..300 {
+            let view = watcher.look(&resolved.memory, clock_ns(), &[]);
+            seen += view.snapshots.len();
+            waits += view.waiting_count;
+            if !view.blind.is_empty() {
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(watcher.list_trust().blind(), None);
+    });
+    assert!(seen > 200, "{seen} of 300 looks saw it whole");
+    assert!(waits > seen, "there was something to see");
 }
