@@ -71,13 +71,13 @@ impl RunArgs {
 }
 
 /// Runs until asked to stop or the target is gone.
-pub(super) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| Failure::new(exit::FAILURE, error))?;
-    let result = runtime.block_on(run_all(&args));
+    let result = runtime.block_on(run_all(args));
     // A command that still waits for the server must not keep the agent.
     runtime.shutdown_background();
     result
@@ -89,7 +89,7 @@ async fn run_all(args: &RunArgs) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
     let mut process = args.target.find()?;
     loop {
-        let end = run_one(args, slo, process).await?;
+        let end = Box::pin(run_one(args, slo, process)).await?;
         if end == End::Asked {
             return Ok(ExitCode::SUCCESS);
         }
