@@ -13,7 +13,7 @@ use crate::agent::carrier::Carrier;
 use crate::agent::clock;
 use crate::agent::initiator;
 use crate::agent::resolve::Resolved;
-use crate::agent::run::{End, StopSignals, run as watch};
+use crate::agent::run::{End, RunError, StopSignals, run as watch};
 use crate::agent::tell::Teller;
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder};
 use crate::config::parse_slo;
@@ -115,7 +115,11 @@ async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Fail
         audit(args, &resolved)?,
         recorder(args, &settings)?,
     );
-    let end = watch(&resolved, settings, carrier, &mut teller).await?;
+    let watched = watch(&resolved, settings, carrier, &mut teller).await;
+    let end = watched.map_err(|error| match error {
+        RunError::Attach(_) => Failure::new(exit::KERNEL, error),
+        RunError::Watch(error) => error.into(),
+    })?;
     let reason = match end {
         End::Asked => "asked to stop",
         End::TargetGone => "the target is gone",
@@ -194,7 +198,7 @@ fn recorder(args: &RunArgs, settings: &Settings) -> Result<Option<Recorder>, Fai
 
 /// The way to the target. In enforce mode it must be open before anything is attached; in the others it is a convenience.
 async fn ladder(args: &RunArgs, resolved: &Resolved) -> Result<Ladder<AnyInitiator>, Failure> {
-    let built = initiator::build(&resolved.preset, &resolved.process, &(&args.control).into());
+    let built = initiator::build(resolved, &(&args.control).into());
     let mut initiator = match built {
         Ok(initiator) => initiator,
         Err(error) if args.enforce => return Err(Failure::new(exit::CONTROL, error)),
