@@ -61,7 +61,11 @@ mod ebpf {
         println!("cargo::rerun-if-changed=../atropos-common/src");
         let name = std::env::var("ATROPOS_EBPF_TOOLCHAIN").unwrap_or_else(|_| "nightly".to_owned());
         let root_dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../atropos-ebpf");
-        let package = Package { name: "atropos-ebpf", root_dir, ..Default::default() };
+        let package = Package {
+            name: "atropos-ebpf",
+            root_dir,
+            ..Default::default()
+        };
         build_ebpf([package], Toolchain::Custom(&name))
     }
 }

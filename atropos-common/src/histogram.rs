@@ -11,6 +11,10 @@ pub const BUCKETS: usize = 608;
 /// The bucket of a latency.
 #[inline]
 #[must_use]
+#[allow(
+    clippy::manual_ilog2,
+    reason = "`ilog2` has a panicking path, which a BPF program may not have"
+)]
 pub const fn bucket_of(ns: u64) -> usize {
     // The leading one and the four bits behind it name the bucket; values below 16 name themselves.
     if ns < 1 << STEP_BITS {

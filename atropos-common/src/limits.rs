@@ -49,5 +49,11 @@ impl Loss {
     pub const COUNT: usize = 5;
 
     /// Every cause, in numeric order.
-    pub const ALL: [Self; Self::COUNT] = [Self::Ring, Self::Open, Self::Sessions, Self::Scope, Self::Argument];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Ring,
+        Self::Open,
+        Self::Sessions,
+        Self::Scope,
+        Self::Argument,
+    ];
 }

@@ -52,7 +52,8 @@ impl<'a> Arguments<'a> {
         let mut value = 0_u64;
         // SAFETY: at most 8 bytes are written to `value`; the helper checks the address itself. x86-64 is little-endian, so
         // a short read fills the low bytes.
-        let result = unsafe { bpf_probe_read_user((&raw mut value).cast(), size, address as *const _) };
+        let result =
+            unsafe { bpf_probe_read_user((&raw mut value).cast(), size, address as *const _) };
         if result != 0 {
             self.known = false;
         }

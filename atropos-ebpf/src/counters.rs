@@ -8,7 +8,11 @@ use crate::maps::{HITS, LATENCY, LOST, TOTALS};
 #[inline(always)]
 fn add(to: *mut u64, amount: u64) {
     // SAFETY: the pointer comes from a map lookup in this program run and is 8-byte aligned; the add is atomic.
-    unsafe { core::intrinsics::atomic_xadd::<u64, u64, { core::intrinsics::AtomicOrdering::Relaxed }>(to, amount) };
+    unsafe {
+        core::intrinsics::atomic_xadd::<u64, u64, { core::intrinsics::AtomicOrdering::Relaxed }>(
+            to, amount,
+        )
+    };
 }
 
 /// The element of a map's one array value, if the index is in range.

@@ -6,7 +6,10 @@
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
-#![allow(internal_features, reason = "atomic_xadd is the only atomic that the BPF target offers")]
+#![allow(
+    internal_features,
+    reason = "atomic_xadd is the only atomic that the BPF target offers"
+)]
 
 mod args;
 mod counters;

@@ -1,7 +1,9 @@
 //! Every map, in one place. Names are at most 15 bytes, since the kernel cuts longer ones.
 
 use atropos_common::histogram::BUCKETS;
-use atropos_common::limits::{Loss, MAX_OPEN, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, RING_BYTES, TOTAL_SLOTS};
+use atropos_common::limits::{
+    Loss, MAX_OPEN, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, RING_BYTES, TOTAL_SLOTS,
+};
 use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
@@ -19,7 +21,8 @@ pub(crate) static SCOPE: HashMap<u32, Scope, { MAX_PROCESSES as usize }> = HashM
 
 /// The request in progress of each session.
 #[btf_map]
-pub(crate) static SESSIONS: HashMap<SessionKey, SessionValue, { MAX_SESSIONS as usize }> = HashMap::new();
+pub(crate) static SESSIONS: HashMap<SessionKey, SessionValue, { MAX_SESSIONS as usize }> =
+    HashMap::new();
 
 /// Waits and holds in progress.
 #[btf_map]

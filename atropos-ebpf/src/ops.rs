@@ -57,7 +57,11 @@ pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
         counters::lost(Loss::Argument);
     }
     if spec.flags & SiteSpec::EMIT != 0 {
-        let flags = if arguments.known { 0 } else { EventRecord::ARG_UNKNOWN };
+        let flags = if arguments.known {
+            0
+        } else {
+            EventRecord::ARG_UNKNOWN
+        };
         emit(&pass, site as u16, spec.op, generation, flags);
     }
     Some(())
@@ -77,7 +81,11 @@ fn guard_holds(arguments: &mut Arguments<'_>, spec: &SiteSpec) -> bool {
 /// Keeps the maps in step with the passing; gives the generation of the session's request, 0 if none was seen.
 #[inline(always)]
 fn book(pass: &Pass, op: u8) -> u32 {
-    let key = SessionKey { session: pass.session, pid: pass.pid, reserved: 0 };
+    let key = SessionKey {
+        session: pass.session,
+        pid: pass.pid,
+        reserved: 0,
+    };
     match op {
         o if o == Op::RequestBegin as u8 => return request_begin(pass, &key),
         o if o == Op::RequestEnd as u8 => return request_end(pass, &key),
@@ -111,7 +119,11 @@ fn request_begin(pass: &Pass, key: &SessionKey) -> u32 {
         session.tid = pass.tid;
         return session.generation;
     }
-    let first = SessionValue { begin_ns: pass.at_ns, generation: 1, tid: pass.tid };
+    let first = SessionValue {
+        begin_ns: pass.at_ns,
+        generation: 1,
+        tid: pass.tid,
+    };
     if SESSIONS.insert(key, &first, u64::from(BPF_ANY)).is_err() {
         counters::lost(Loss::Sessions);
         return 0;
@@ -144,8 +156,15 @@ fn request_end(pass: &Pass, key: &SessionKey) -> u32 {
 /// A wait starts. One that is announced again while it goes on keeps its first begin.
 #[inline(always)]
 fn open_once(pass: &Pass) {
-    let value = OpenValue { since_ns: pass.at_ns, value: pass.value, depth: 1, tid: pass.tid };
-    if OPEN.insert(&open_key(pass, false), &value, u64::from(BPF_NOEXIST)).is_err()
+    let value = OpenValue {
+        since_ns: pass.at_ns,
+        value: pass.value,
+        depth: 1,
+        tid: pass.tid,
+    };
+    if OPEN
+        .insert(&open_key(pass, false), &value, u64::from(BPF_NOEXIST))
+        .is_err()
         && OPEN.get_ptr(&open_key(pass, false)).is_none()
     {
         counters::lost(Loss::Open);
@@ -161,7 +180,12 @@ fn open_again(pass: &Pass) {
         unsafe { (*hold).depth = (*hold).depth.wrapping_add(1) };
         return;
     }
-    let value = OpenValue { since_ns: pass.at_ns, value: pass.value, depth: 1, tid: pass.tid };
+    let value = OpenValue {
+        since_ns: pass.at_ns,
+        value: pass.value,
+        depth: 1,
+        tid: pass.tid,
+    };
     if OPEN.insert(&key, &value, u64::from(BPF_ANY)).is_err() {
         counters::lost(Loss::Open);
     }
@@ -183,7 +207,10 @@ fn close(pass: &Pass, hold: bool) {
         return;
     }
     let _ = OPEN.remove(&key);
-    counters::interval(usize::from(pass.resource), pass.at_ns.saturating_sub(since_ns));
+    counters::interval(
+        usize::from(pass.resource),
+        pass.at_ns.saturating_sub(since_ns),
+    );
 }
 
 #[inline(always)]

@@ -26,11 +26,21 @@ pub(crate) fn exit() -> Option<()> {
     SCOPE.get_ptr(pid)?;
     let leader = pid == tid;
     // A session that is a thread or a process ends with it; one that is an object ends by its own probe.
-    let _ = SESSIONS.remove(&SessionKey { session: u64::from(tid), pid, reserved: 0 });
+    let _ = SESSIONS.remove(&SessionKey {
+        session: u64::from(tid),
+        pid,
+        reserved: 0,
+    });
     if leader {
         let _ = SCOPE.remove(&pid);
     }
-    emit(Op::Exit, pid, tid, u64::from(tid), if leader { EventRecord::PROCESS } else { 0 });
+    emit(
+        Op::Exit,
+        pid,
+        tid,
+        u64::from(tid),
+        if leader { EventRecord::PROCESS } else { 0 },
+    );
     Some(())
 }
 
@@ -45,8 +55,12 @@ pub(crate) fn new(ctx: &TracePointContext) -> Option<()> {
         return None;
     }
     // SAFETY: both offsets lie within the tracepoint's record.
-    let (child, clone_flags) =
-        unsafe { (ctx.read_at::<u32>(NEWTASK_PID).ok()?, ctx.read_at::<u64>(NEWTASK_CLONE_FLAGS).ok()?) };
+    let (child, clone_flags) = unsafe {
+        (
+            ctx.read_at::<u32>(NEWTASK_PID).ok()?,
+            ctx.read_at::<u64>(NEWTASK_CLONE_FLAGS).ok()?,
+        )
+    };
     if clone_flags & CLONE_THREAD != 0 {
         return None;
     }
@@ -54,7 +68,13 @@ pub(crate) fn new(ctx: &TracePointContext) -> Option<()> {
         counters::lost(Loss::Scope);
         return None;
     }
-    emit(Op::Fork, child, child, u64::from(parent), EventRecord::PROCESS);
+    emit(
+        Op::Fork,
+        child,
+        child,
+        u64::from(parent),
+        EventRecord::PROCESS,
+    );
     Some(())
 }
 

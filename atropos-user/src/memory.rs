@@ -18,6 +18,14 @@ pub trait Memory {
     /// Fills `into` from `address` on, or fails as a whole; after a fault the contents of `into` are unspecified.
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Fault>;
 
+    /// Reads many places, in as few calls as possible where that is possible; each has its own outcome.
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<(), Fault>> {
+        reads
+            .iter_mut()
+            .map(|(address, into)| self.read(*address, into))
+            .collect()
+    }
+
     /// Reads a little-endian `u16`.
     fn read_u16(&self, address: u64) -> Result<u16, Fault> {
         let mut bytes = [0; 2];

@@ -1,1 +1,7 @@
-//! Under construction.
+//! What goes with the sample server `atropos-sample`, for tests and for the demo: starting it, and talking to it.
+//!
+//! The server is a small threaded key-value store in which table locks go wrong as they do in databases; see
+//! `presets/sample/README.md` for its commands and for what Atropos sees of it.
+
+pub mod client;
+pub mod server;

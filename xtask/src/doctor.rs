@@ -120,8 +120,7 @@ fn kernel() -> Vec<Check> {
         check(
             Need::Run,
             "tracefs",
-            there("/sys/kernel/tracing/events")
-                .or_else(|| there("/sys/kernel/debug/tracing/events")),
+            tracefs(&read("/proc/mounts")),
             "as root: mount -t tracefs tracefs /sys/kernel/tracing (`cargo xtask setup` does)",
         ),
         check(
@@ -131,6 +130,15 @@ fn kernel() -> Vec<Check> {
             "the kernel is locked down for confidentiality, which forbids BPF to read memory: turn secure boot's lockdown off",
         ),
     ]
+}
+
+/// Where tracefs is mounted; by the list of mounts, since only root may look inside.
+pub(crate) fn tracefs(mounts: &str) -> Option<String> {
+    mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .find(|fields| fields.get(2) == Some(&"tracefs"))
+        .and_then(|fields| fields.get(1).map(|folder| (*folder).to_owned()))
 }
 
 /// Major and minor of `6.18.44-something`.
@@ -213,6 +221,13 @@ mod tests {
         assert_eq!(kernel_version("5.15.0-91-generic"), Some((5, 15)));
         assert_eq!(kernel_version("6.1-rc3"), Some((6, 1)));
         assert_eq!(kernel_version(""), None);
+    }
+
+    #[test]
+    fn tracefs_is_found_among_the_mounts() {
+        let mounts = "sysfs /sys sysfs rw 0 0\ntracefs /sys/kernel/tracing tracefs rw 0 0\n";
+        assert_eq!(tracefs(mounts).as_deref(), Some("/sys/kernel/tracing"));
+        assert_eq!(tracefs("sysfs /sys sysfs rw 0 0\n"), None);
     }
 
     #[test]

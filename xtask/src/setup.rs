@@ -3,12 +3,14 @@
 //! Idempotent: what is there is left alone. Each command is printed. Packages are installed as root or through sudo, and start no
 //! service; everything else belongs to the invoking user.
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::apt::Apt;
+use crate::doctor;
 use crate::process::{as_root, cargo, find, run};
 use crate::toolchain::{self, Compiler, LINKED, LINKER_VERSION, Source, Toolchain};
 
@@ -75,8 +77,8 @@ pub(crate) fn server_is_there() -> bool {
 
 /// Tracepoint ids are read from tracefs, which a bare machine or container may not have mounted.
 fn mount_tracefs() {
-    let events = Path::new("/sys/kernel/tracing/events");
-    if events.exists() || Path::new("/sys/kernel/debug/tracing/events").exists() {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    if doctor::tracefs(&mounts).is_some() {
         return;
     }
     let mounted = as_root("mount")

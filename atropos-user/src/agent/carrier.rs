@@ -28,7 +28,12 @@ impl Carrier {
         let (own_out, own_ids) = watch::channel(ladder.own_ids());
         let (trouble_out, trouble) = watch::channel(None);
         tokio::spawn(carry(ladder, orders_in, answers_out, own_out, trouble_out));
-        Self { orders, answers, own_ids, trouble }
+        Self {
+            orders,
+            answers,
+            own_ids,
+            trouble,
+        }
     }
 
     /// Hands an order over; `false` if the carrier is stuck and cannot take it.

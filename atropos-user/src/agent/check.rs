@@ -115,7 +115,11 @@ impl Report {
             op: format!("{:?}", probe.op),
             level: probe.level,
             place: None,
-            alternatives: probe.alternatives.iter().map(|alternative| location(&alternative.location.value)).collect(),
+            alternatives: probe
+                .alternatives
+                .iter()
+                .map(|alternative| location(&alternative.location.value))
+                .collect(),
             hits: None,
         };
         let resource = |resource: &crate::config::Resource| ResourceReport {
@@ -124,7 +128,13 @@ impl Report {
             waiting: 0,
             confirmed_by_futex: 0,
         };
-        let rungs = |cancel: &crate::config::Cancel| cancel.rungs.iter().map(|rung| rung.name.value.clone()).collect();
+        let rungs = |cancel: &crate::config::Cancel| {
+            cancel
+                .rungs
+                .iter()
+                .map(|rung| rung.name.value.clone())
+                .collect()
+        };
         Self {
             schema_version: SCHEMA_VERSION,
             preset: preset.name.value.clone(),
@@ -133,7 +143,10 @@ impl Report {
             probes: preset.probes.iter().map(probe).collect(),
             resources: preset.resources.iter().map(resource).collect(),
             unlearned: Vec::new(),
-            initiator: preset.cancel.as_ref().map(|cancel| InitiatorReport { rungs: rungs(cancel), permission: None }),
+            initiator: preset.cancel.as_ref().map(|cancel| InitiatorReport {
+                rungs: rungs(cancel),
+                permission: None,
+            }),
         }
     }
 
@@ -150,9 +163,18 @@ impl Report {
 
     /// Whether everything that the preset wants can be seen, and the initiator, if tried, may act.
     pub fn is_whole(&self) -> bool {
-        let probes = self.probes.iter().all(|probe| !matches!(probe.place, Some(Err(_))));
-        let resources = self.resources.iter().all(|resource| !matches!(resource.blind, Some(Some(_))));
-        let initiator = self.initiator.as_ref().is_none_or(|initiator| !matches!(initiator.permission, Some(Err(_))));
+        let probes = self
+            .probes
+            .iter()
+            .all(|probe| !matches!(probe.place, Some(Err(_))));
+        let resources = self
+            .resources
+            .iter()
+            .all(|resource| !matches!(resource.blind, Some(Some(_))));
+        let initiator = self
+            .initiator
+            .as_ref()
+            .is_none_or(|initiator| !matches!(initiator.permission, Some(Err(_))));
         probes && resources && initiator && self.unlearned.is_empty()
     }
 
@@ -160,7 +182,8 @@ impl Report {
     fn walk(&mut self, resolved: &Resolved) {
         let listed = match &resolved.sessions {
             Some(Ok(list)) => {
-                let tries = (0..LOOKS).map(|_| list.read(&resolved.memory, clock::epoch_minus_monotonic_s()));
+                let tries = (0..LOOKS)
+                    .map(|_| list.read(&resolved.memory, clock::epoch_minus_monotonic_s()));
                 let mut last = Err("the preset does not list sessions".to_owned());
                 for seen in tries {
                     last = seen.map_err(|error| error.to_string());
@@ -174,12 +197,15 @@ impl Report {
             None => Err("the preset does not list sessions".to_owned()),
         };
         for (index, walk) in resolved.walks.iter().enumerate() {
-            let resource = &mut self.resources[usize::from(resolved.preset.walks[index].resource.0)];
+            let resource =
+                &mut self.resources[usize::from(resolved.preset.walks[index].resource.0)];
             let seen = walk.as_ref().map_err(Clone::clone).and_then(|walk| {
                 let sessions = listed.as_ref().map_err(Clone::clone)?;
                 let mut last = Err(String::new());
                 for _ in 0..LOOKS {
-                    last = walk.graph(sessions, &resolved.memory).map_err(|error| error.to_string());
+                    last = walk
+                        .graph(sessions, &resolved.memory, &resolved.memory)
+                        .map_err(|error| error.to_string());
                     if last.is_ok() {
                         break;
                     }
@@ -198,7 +224,12 @@ impl Report {
         self.process = Some(Target {
             pid: resolved.process.pid(),
             file: resolved.binary.path_in_target.display().to_string(),
-            build_id: resolved.binary.build_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+            build_id: resolved
+                .binary
+                .build_id
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             replaced: resolved.binary.replaced,
             sessions: listed.map(|sessions| sessions.len()),
         });
@@ -208,10 +239,17 @@ impl Report {
 /// Waiters whose thread blocks on a futex that leads back to the same session: two independent ways to one answer.
 fn confirmed(resolved: &Resolved, walk: &crate::walk::LockWalk, graph: &Graph) -> usize {
     let threads = resolved.process.thread_ids().unwrap_or_default();
-    let futexes = threads.iter().filter_map(|thread| resolved.process.blocked_on(*thread).ok().flatten());
-    let sessions: Vec<u64> =
-        futexes.flat_map(|futex| walk.sessions_of_futex(futex.address, &resolved.memory)).collect();
-    graph.waits.iter().filter(|wait| sessions.contains(&wait.waiter)).count()
+    let futexes = threads
+        .iter()
+        .filter_map(|thread| resolved.process.blocked_on(*thread).ok().flatten());
+    let sessions: Vec<u64> = futexes
+        .flat_map(|futex| walk.sessions_of_futex(futex.address, &resolved.memory))
+        .collect();
+    graph
+        .waits
+        .iter()
+        .filter(|wait| sessions.contains(&wait.waiter))
+        .count()
 }
 
 /// A place as the preset names it.

@@ -26,7 +26,12 @@ pub struct Feed {
 impl Feed {
     /// A feed from this watcher; `completed` counts the requests that the target has completed.
     pub fn new(watcher: Watcher, completed: Option<Bound>) -> Self {
-        Self { watcher, completed, completed_before: None, waits_before: BTreeMap::new() }
+        Self {
+            watcher,
+            completed,
+            completed_before: None,
+            waits_before: BTreeMap::new(),
+        }
     }
 
     /// The watcher.
@@ -35,7 +40,13 @@ impl Feed {
     }
 
     /// The inputs of one tick, in the order in which they happened. `own` are the numbers of the agent's own sessions.
-    pub fn inputs(&mut self, harvest: &Harvest, memory: &dyn Memory, now_ns: u64, own: &[u64]) -> (Vec<Input>, View) {
+    pub fn inputs(
+        &mut self,
+        harvest: &Harvest,
+        memory: &dyn Memory,
+        now_ns: u64,
+        own: &[u64],
+    ) -> (Vec<Input>, View) {
         let mut inputs = Vec::new();
         let mut lost = harvest.lost;
         let mut events: Vec<Event> = Vec::new();
@@ -48,18 +59,28 @@ impl Feed {
         events.sort_by_key(|event| event.at_ns);
         for event in events {
             match event.kind {
-                EventKind::WaitBegin { .. } => self.watcher.wait_begun(event.session.0, event.at_ns),
-                EventKind::WaitEnd { .. } | EventKind::SessionEnd => self.watcher.wait_over(event.session.0),
+                EventKind::WaitBegin { .. } => {
+                    self.watcher.wait_begun(event.session.0, event.at_ns)
+                }
+                EventKind::WaitEnd { .. } | EventKind::SessionEnd => {
+                    self.watcher.wait_over(event.session.0)
+                }
                 _ => {}
             }
             inputs.push(Input::Event(event));
         }
         if lost > 0 {
-            inputs.push(Input::Lost(Lost { at_ns: now_ns, count: lost }));
+            inputs.push(Input::Lost(Lost {
+                at_ns: now_ns,
+                count: lost,
+            }));
         }
         let view = self.watcher.look(memory, now_ns, own);
         for snapshot in &view.snapshots {
-            let before = self.waits_before.insert(snapshot.resource, snapshot.waits.len()).unwrap_or(0);
+            let before = self
+                .waits_before
+                .insert(snapshot.resource, snapshot.waits.len())
+                .unwrap_or(0);
             if before > 0 || !snapshot.waits.is_empty() {
                 inputs.push(Input::Snapshot(snapshot.clone()));
             }
@@ -74,10 +95,15 @@ impl Feed {
     }
 
     fn requests(&mut self, harvest: &Harvest, memory: &dyn Memory) -> RequestStats {
-        let count = self.completed.as_ref().and_then(|bound| bound.eval(&[], memory).ok());
+        let count = self
+            .completed
+            .as_ref()
+            .and_then(|bound| bound.eval(&[], memory).ok());
         let before = std::mem::replace(&mut self.completed_before, count);
         RequestStats {
-            completed: count.zip(before).map(|(count, before)| count.saturating_sub(before)),
+            completed: count
+                .zip(before)
+                .map(|(count, before)| count.saturating_sub(before)),
             covered_ns: harvest.covered_ns,
             latency: harvest.latency.clone(),
         }
@@ -94,11 +120,19 @@ fn event(decoded: &Decoded) -> Option<Event> {
         Op::SessionEnd | Op::Exit => EventKind::SessionEnd,
         Op::WaitBegin | Op::Enqueue => EventKind::WaitBegin { resource, instance },
         Op::WaitEnd | Op::Dequeue => EventKind::WaitEnd { resource, instance },
-        Op::Acquire => EventKind::Acquire { resource, instance, mode: record.value as u32 },
+        Op::Acquire => EventKind::Acquire {
+            resource,
+            instance,
+            mode: record.value as u32,
+        },
         Op::Release => EventKind::Release { resource, instance },
         Op::ReleaseAll => EventKind::ReleaseAll { resource },
         Op::Killed => EventKind::Killed,
         Op::Use | Op::Evict | Op::Progress | Op::Fork => return None,
     };
-    Some(Event { at_ns: record.at_ns, session: SessionKey(record.session), kind })
+    Some(Event {
+        at_ns: record.at_ns,
+        session: SessionKey(record.session),
+        kind,
+    })
 }

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use super::clock;
 use crate::cancel::signal::start_ticks;
 use crate::cancel::{
-    AnyInitiator, Credentials, Endpoint, Exec, ExecRung, Mysql, MysqlCommand, MysqlSettings, ProcessSignal, SignalRung,
-    SignalTarget,
+    AnyInitiator, Credentials, Endpoint, Exec, ExecRung, Mysql, MysqlCommand, MysqlSettings,
+    ProcessSignal, SignalRung, SignalTarget,
 };
 use crate::config::{Cancel, Command, Initiator, Preset};
 use crate::engine::record::Task;
@@ -43,7 +43,10 @@ pub struct ControlOptions {
 /// When the preset has none, when the password cannot be had, or when no way to the server is known.
 pub fn build(preset: &Preset, process: &Process, control: &ControlOptions) -> Result<AnyInitiator> {
     let Some(cancel) = &preset.cancel else {
-        bail!("the preset `{}` names no way to end a task", preset.name.value);
+        bail!(
+            "the preset `{}` names no way to end a task",
+            preset.name.value
+        );
     };
     match cancel.initiator {
         Initiator::Mysql => Ok(AnyInitiator::Mysql(Box::new(Mysql::new(MysqlSettings {
@@ -60,14 +63,27 @@ pub fn build(preset: &Preset, process: &Process, control: &ControlOptions) -> Re
 
 /// The command that a person would type to end the task by this rung.
 pub fn describe(preset: &Preset, rung: usize, task: &Task) -> String {
-    match preset.cancel.as_ref().and_then(|cancel| cancel.rungs.get(rung)).map(|rung| &rung.command) {
+    match preset
+        .cancel
+        .as_ref()
+        .and_then(|cancel| cancel.rungs.get(rung))
+        .map(|rung| &rung.command)
+    {
         Some(Command::KillQueryId) => MysqlCommand::KillQueryId.text(task),
         Some(Command::KillQuery) => MysqlCommand::KillQuery.text(task),
         Some(Command::KillConnection) => MysqlCommand::KillConnection.text(task),
         Some(Command::PgCancel) => format!("SELECT pg_cancel_backend({})", task.id),
         Some(Command::PgTerminate) => format!("SELECT pg_terminate_backend({})", task.id),
         Some(Command::Signal { signal, to_thread }) => {
-            format!("kill -{} {}", signal.as_str().trim_start_matches("SIG"), if *to_thread { u64::from(task.thread) } else { task.id })
+            format!(
+                "kill -{} {}",
+                signal.as_str().trim_start_matches("SIG"),
+                if *to_thread {
+                    u64::from(task.thread)
+                } else {
+                    task.id
+                }
+            )
         }
         Some(Command::Exec { argv }) => argv.join(" "),
         None => String::new(),
@@ -89,23 +105,38 @@ fn mysql_commands(cancel: &Cancel) -> Vec<MysqlCommand> {
 
 /// What was said on the command line, else a socket or port that the server itself listens on.
 fn endpoint(process: &Process, control: &ControlOptions) -> Result<Endpoint> {
-    let credentials =
-        Credentials::load(control.user.clone(), control.password_file.as_deref(), control.password.clone())?;
+    let credentials = Credentials::load(
+        control.user.clone(),
+        control.password_file.as_deref(),
+        control.password.clone(),
+    )?;
     let mut endpoint = if let Some(socket) = &control.socket {
         Endpoint::over_socket(socket.clone(), credentials)
     } else if control.host.is_some() || control.port.is_some() {
-        let host = control.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
+        let host = control
+            .host
+            .clone()
+            .unwrap_or_else(|| "127.0.0.1".to_owned());
         Endpoint::over_tcp(host, control.port.unwrap_or(Endpoint::PORT), credentials)
     } else {
-        let listening = process.listening().context("cannot tell where the server listens; give --socket or --port")?;
+        let listening = process
+            .listening()
+            .context("cannot tell where the server listens; give --socket or --port")?;
         if let Some(socket) = listening.unix.first() {
             Endpoint::over_socket(socket.path_for_us.clone(), credentials)
         } else {
-            let address = listening.tcp.first().filter(|_| !listening.other_network_namespace);
+            let address = listening
+                .tcp
+                .first()
+                .filter(|_| !listening.other_network_namespace);
             let address = address.ok_or_else(|| {
                 anyhow!("process {} listens on no socket that can be reached; give --socket or --host and --port", process.pid())
             })?;
-            let host = if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() };
+            let host = if address.ip().is_unspecified() {
+                "127.0.0.1".to_owned()
+            } else {
+                address.ip().to_string()
+            };
             Endpoint::over_tcp(host, address.port(), credentials)
         }
     };
@@ -118,7 +149,11 @@ fn signal(cancel: &Cancel, process: &Process) -> Result<AnyInitiator> {
     let mut rungs = Vec::new();
     for rung in &cancel.rungs {
         if let Command::Signal { signal, to_thread } = &rung.command {
-            target = if *to_thread { SignalTarget::Thread } else { SignalTarget::Process };
+            target = if *to_thread {
+                SignalTarget::Thread
+            } else {
+                SignalTarget::Process
+            };
             rungs.push(SignalRung::parse(signal.as_str()).map_err(|reason| anyhow!(reason))?);
         }
     }
@@ -127,7 +162,12 @@ fn signal(cancel: &Cancel, process: &Process) -> Result<AnyInitiator> {
         SignalTarget::Process => start_ticks(u32::try_from(task.id).ok()?, None).ok(),
         SignalTarget::Thread => start_ticks(pid, Some(task.thread)).ok(),
     };
-    Ok(AnyInitiator::Signal(Box::new(ProcessSignal::new(pid, target, rungs, Box::new(start_seen)))))
+    Ok(AnyInitiator::Signal(Box::new(ProcessSignal::new(
+        pid,
+        target,
+        rungs,
+        Box::new(start_seen),
+    ))))
 }
 
 fn exec(cancel: &Cancel) -> Result<AnyInitiator> {
@@ -136,7 +176,9 @@ fn exec(cancel: &Cancel) -> Result<AnyInitiator> {
         if let Command::Exec { argv } = &rung.command
             && let [program, arguments @ ..] = argv.as_slice()
         {
-            rungs.push(ExecRung::new(program, arguments.to_vec()).map_err(|reason| anyhow!(reason))?);
+            rungs.push(
+                ExecRung::new(program, arguments.to_vec()).map_err(|reason| anyhow!(reason))?,
+            );
         }
     }
     Ok(AnyInitiator::Exec(Box::new(Exec::new(rungs, EXEC_LIMIT))))

@@ -69,10 +69,24 @@ impl Probes {
     pub fn attach(resolved: &Resolved, now_ns: u64) -> Result<Self> {
         let planned = plan(resolved)?;
         let (mut kernel, ring, counters) = Kernel::load()?;
-        kernel.watch(resolved.process.pid(), Scope { flags: 0, reserved: 0 })?;
-        let calm = attach_all(&mut kernel, planned.iter().filter(|planned| planned.level == Level::Calm))?;
+        kernel.watch(
+            resolved.process.pid(),
+            Scope {
+                flags: 0,
+                reserved: 0,
+            },
+        )?;
+        let calm = attach_all(
+            &mut kernel,
+            planned
+                .iter()
+                .filter(|planned| planned.level == Level::Calm),
+        )?;
         if calm.is_empty() {
-            bail!("no probe of the calm set can be attached; see `atropos check --pid {}`", resolved.process.pid());
+            bail!(
+                "no probe of the calm set can be attached; see `atropos check --pid {}`",
+                resolved.process.pid()
+            );
         }
         Ok(Self {
             kernel,
@@ -112,8 +126,13 @@ impl Probes {
     pub fn harvest(&mut self, now_ns: u64) -> Result<Harvest> {
         let mut harvest = Harvest::default();
         self.ring.drain(|decoded| harvest.events.push(decoded));
-        for exit in harvest.events.iter().filter(|decoded| decoded.op == Op::Exit) {
-            self.kernel.close_exited(exit.record.pid, Some(exit.record.tid));
+        for exit in harvest
+            .events
+            .iter()
+            .filter(|decoded| decoded.op == Op::Exit)
+        {
+            self.kernel
+                .close_exited(exit.record.pid, Some(exit.record.tid));
         }
         let lost = self.counters.lost()?.iter().sum::<u64>() + self.ring.unreadable_count();
         harvest.lost = lost - self.lost_before;
@@ -133,7 +152,11 @@ impl Probes {
     /// When the map cannot be read.
     pub fn hits(&self) -> Result<Vec<(String, u64)>> {
         let hits = self.counters.hits()?;
-        Ok(self.planned.iter().map(|p| (p.name.clone(), hits[usize::from(p.cookie)])).collect())
+        Ok(self
+            .planned
+            .iter()
+            .map(|p| (p.name.clone(), hits[usize::from(p.cookie)]))
+            .collect())
     }
 
     /// Things that could not be kept so far, by cause.
@@ -148,23 +171,32 @@ impl Probes {
         let latencies = self.counters.latencies()?;
         let grown = latencies.iter().zip(&self.latency_before).enumerate();
         let fresh = grown.filter(|(_, (after, before))| after > before);
-        let fresh = fresh.map(|(bucket, (after, before))| (bucket as u16, after - before)).collect();
+        let fresh = fresh
+            .map(|(bucket, (after, before))| (bucket as u16, after - before))
+            .collect();
         self.latency_before = latencies;
         Ok(fresh)
     }
 
     /// Starts a sample in calm when it is time, and ends one.
     fn sample(&mut self, now_ns: u64) -> Result<()> {
-        let ended = self.full.as_ref().and_then(|attached| attached.until_ns).is_some_and(|until| now_ns >= until);
+        let ended = self
+            .full
+            .as_ref()
+            .and_then(|attached| attached.until_ns)
+            .is_some_and(|until| now_ns >= until);
         if ended {
             self.detach_full();
         }
         let sample = self.planned.iter().find_map(|planned| planned.sample);
-        let Some(Sample { every, attached }) = sample.filter(|_| self.level == Level::Calm) else { return Ok(()) };
+        let Some(Sample { every, attached }) = sample.filter(|_| self.level == Level::Calm) else {
+            return Ok(());
+        };
         if self.full.is_none() && now_ns >= self.next_sample_ns {
             self.next_sample_ns = now_ns + ns(every);
             let until_ns = Some(now_ns + ns(attached));
-            self.full = Some(self.attach_full(now_ns, until_ns, |planned| planned.sample.is_some())?);
+            self.full =
+                Some(self.attach_full(now_ns, until_ns, |planned| planned.sample.is_some())?);
         }
         Ok(())
     }
@@ -176,9 +208,16 @@ impl Probes {
         wanted: impl Fn(&Planned) -> bool,
     ) -> Result<Attached> {
         self.counters.start_sample(now_ns)?;
-        let fuller = self.planned.iter().filter(|planned| planned.level == Level::Suspect && wanted(planned));
+        let fuller = self
+            .planned
+            .iter()
+            .filter(|planned| planned.level == Level::Suspect && wanted(planned));
         let links = attach_all(&mut self.kernel, fuller)?;
-        Ok(Attached { links, since_ns: now_ns, until_ns })
+        Ok(Attached {
+            links,
+            since_ns: now_ns,
+            until_ns,
+        })
     }
 
     fn detach_full(&mut self) {
@@ -197,11 +236,21 @@ fn plan(resolved: &Resolved) -> Result<Vec<Planned>> {
         let name = probe.name.value.clone();
         match &resolved_probe.place {
             Ok(place) => {
-                let cookie = u16::try_from(index + 1).context("more probes than there are sites")?;
-                planned.push(Planned { name, cookie, level: probe.level, sample: probe.sample, place: place.clone() });
+                let cookie =
+                    u16::try_from(index + 1).context("more probes than there are sites")?;
+                planned.push(Planned {
+                    name,
+                    cookie,
+                    level: probe.level,
+                    sample: probe.sample,
+                    place: place.clone(),
+                });
             }
             Err(tried) if probe.level == Level::Calm => {
-                return Err(anyhow!("cannot attach probe `{name}`: {}", tried.join("; ")));
+                return Err(anyhow!(
+                    "cannot attach probe `{name}`: {}",
+                    tried.join("; ")
+                ));
             }
             Err(_) => {}
         }
@@ -209,13 +258,21 @@ fn plan(resolved: &Resolved) -> Result<Vec<Planned>> {
     Ok(planned)
 }
 
-fn attach_all<'a>(kernel: &mut Kernel, planned: impl Iterator<Item = &'a Planned>) -> Result<Vec<SiteLink>> {
+fn attach_all<'a>(
+    kernel: &mut Kernel,
+    planned: impl Iterator<Item = &'a Planned>,
+) -> Result<Vec<SiteLink>> {
     planned
         .map(|planned| {
-            let Place { file, site, spec, .. } = &planned.place;
+            let Place {
+                file, site, spec, ..
+            } = &planned.place;
             // Requests are counted in the kernel; everything else is rare and sent.
             let counted = spec.op == Op::RequestBegin as u8 || spec.op == Op::RequestEnd as u8;
-            let spec = SiteSpec { flags: if counted { 0 } else { SiteSpec::EMIT }, ..*spec };
+            let spec = SiteSpec {
+                flags: if counted { 0 } else { SiteSpec::EMIT },
+                ..*spec
+            };
             kernel
                 .attach(planned.cookie, &spec, file, site.file_offset)
                 .with_context(|| format!("cannot attach probe `{}`", planned.name))

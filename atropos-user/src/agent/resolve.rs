@@ -70,7 +70,12 @@ impl Resolved {
     pub fn new(process: Process, preset: Preset) -> Result<Self> {
         let memory = ProcessMemory::open(&process)?;
         let files = process.mapped_files()?;
-        let wanted: Vec<&str> = preset.matching.symbols.iter().map(|symbol| symbol.value.as_str()).collect();
+        let wanted: Vec<&str> = preset
+            .matching
+            .symbols
+            .iter()
+            .map(|symbol| symbol.value.as_str())
+            .collect();
         let Some(binary) = process.file_defining(&files, &wanted)? else {
             bail!(
                 "process {} ({}) is not what the preset `{}` knows: none of its {} mapped files exports {}; name another \
@@ -86,18 +91,41 @@ impl Resolved {
         };
         let binary = binary.clone();
         let bytes = process.file_bytes(&binary)?;
-        let image = Image::parse(&bytes).with_context(|| format!("cannot read {}", binary.path_for_us.display()))?;
-        let (names, unlearned) = preset.bindings(&Binary { image: &image, file: &binary });
+        let image = Image::parse(&bytes)
+            .with_context(|| format!("cannot read {}", binary.path_for_us.display()))?;
+        let (names, unlearned) = preset.bindings(&Binary {
+            image: &image,
+            file: &binary,
+        });
         let probes = preset
             .probes
             .iter()
             .enumerate()
-            .map(|(index, probe)| ResolvedProbe { probe: index, place: place(probe, &process, &files, &binary, &image, &names) })
+            .map(|(index, probe)| ResolvedProbe {
+                probe: index,
+                place: place(probe, &process, &files, &binary, &image, &names),
+            })
             .collect();
-        let sessions =
-            preset.sessions.as_ref().map(|sessions| SessionList::bind(sessions, &names).map_err(|e| e.to_string()));
-        let walks = preset.walks.iter().map(|walk| LockWalk::bind(walk, &names).map_err(|e| e.to_string())).collect();
-        Ok(Self { preset, process, memory, binary, names, unlearned, probes, sessions, walks })
+        let sessions = preset
+            .sessions
+            .as_ref()
+            .map(|sessions| SessionList::bind(sessions, &names).map_err(|e| e.to_string()));
+        let walks = preset
+            .walks
+            .iter()
+            .map(|walk| LockWalk::bind(walk, &names).map_err(|e| e.to_string()))
+            .collect();
+        Ok(Self {
+            preset,
+            process,
+            memory,
+            binary,
+            names,
+            unlearned,
+            probes,
+            sessions,
+            walks,
+        })
     }
 
     /// A watcher of the process.
@@ -107,15 +135,38 @@ impl Resolved {
     pub fn watcher(&self) -> Result<Watcher> {
         let list = match &self.sessions {
             Some(Ok(list)) => list.clone(),
-            Some(Err(reason)) => bail!("the sessions of process {} cannot be listed: {reason}", self.process.pid()),
-            None => bail!("the preset `{}` does not say how to list sessions", self.preset.name.value),
+            Some(Err(reason)) => bail!(
+                "the sessions of process {} cannot be listed: {reason}",
+                self.process.pid()
+            ),
+            None => bail!(
+                "the preset `{}` does not say how to list sessions",
+                self.preset.name.value
+            ),
         };
-        let walks: Vec<LockWalk> = self.walks.iter().filter_map(|walk| walk.as_ref().ok().cloned()).collect();
+        let walks: Vec<LockWalk> = self
+            .walks
+            .iter()
+            .filter_map(|walk| walk.as_ref().ok().cloned())
+            .collect();
         if walks.is_empty() {
-            let reasons: Vec<&str> = self.walks.iter().filter_map(|walk| walk.as_ref().err().map(String::as_str)).collect();
-            bail!("no lock of process {} can be read: {}", self.process.pid(), reasons.join("; "));
+            let reasons: Vec<&str> = self
+                .walks
+                .iter()
+                .filter_map(|walk| walk.as_ref().err().map(String::as_str))
+                .collect();
+            bail!(
+                "no lock of process {} can be read: {}",
+                self.process.pid(),
+                reasons.join("; ")
+            );
         }
-        Ok(Watcher::new(list, walks, self.preset.clone(), clock::epoch_minus_monotonic_s()))
+        Ok(Watcher::new(
+            list,
+            walks,
+            self.preset.clone(),
+            clock::epoch_minus_monotonic_s(),
+        ))
     }
 }
 
@@ -127,12 +178,16 @@ struct Binary<'a> {
 
 impl Lookup for Binary<'_> {
     fn accessor(&self, function: &str, nth: u32) -> Result<i64, String> {
-        self.image.accessor(function, nth as usize).map_err(|error| error.to_string())
+        self.image
+            .accessor(function, nth as usize)
+            .map_err(|error| error.to_string())
     }
 
     fn symbol(&self, name: &str) -> Result<u64, String> {
         let data = self.image.data_symbol(name);
-        let symbol = data.or_else(|_| self.image.find(&SymbolPattern::new(name))).map_err(|error| error.to_string())?;
+        let symbol = data
+            .or_else(|_| self.image.find(&SymbolPattern::new(name)))
+            .map_err(|error| error.to_string())?;
         Ok(self.file.symbol_address(&symbol))
     }
 }
@@ -154,10 +209,19 @@ fn place(
         };
         let placed = found.and_then(|(symbol, site, file)| {
             if !site.cost.is_emulated() && !probe.allow_expensive {
-                return Err(format!("{symbol}: {} (allow it with `expensive = \"allow\"`)", site.why));
+                return Err(format!(
+                    "{symbol}: {} (allow it with `expensive = \"allow\"`)",
+                    site.why
+                ));
             }
             let spec = spec(probe, alternative, names)?;
-            Ok(Place { alternative: index, symbol, file: file.path_for_us.clone(), site, spec })
+            Ok(Place {
+                alternative: index,
+                symbol,
+                file: file.path_for_us.clone(),
+                site,
+                spec,
+            })
         });
         match placed {
             Ok(place) => return Ok(place),
@@ -176,27 +240,49 @@ fn in_library<'a>(
 ) -> Result<(String, Site, &'a MappedFile), String> {
     let file = files
         .iter()
-        .find(|file| file.path_in_target.file_name().is_some_and(|name| name.to_string_lossy().starts_with(library)))
+        .find(|file| {
+            file.path_in_target
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(library))
+        })
         .ok_or_else(|| format!("the process maps no library {library}"))?;
-    let bytes = process.file_bytes(file).map_err(|error| error.to_string())?;
+    let bytes = process
+        .file_bytes(file)
+        .map_err(|error| error.to_string())?;
     let image = Image::parse(&bytes).map_err(|error| error.to_string())?;
     locate(alternative, &image, file).map(|(symbol, site)| (symbol, site, file))
 }
 
 /// Symbol and site of an alternative in one file.
-fn locate(alternative: &Alternative, image: &Image<'_>, file: &MappedFile) -> Result<(String, Site), String> {
+fn locate(
+    alternative: &Alternative,
+    image: &Image<'_>,
+    file: &MappedFile,
+) -> Result<(String, Site), String> {
     match &alternative.location.value {
         Location::Symbol { pattern, offset } => {
-            let symbol = image.find(&SymbolPattern::new(pattern)).map_err(|error| error.to_string())?;
-            let site = image.site(symbol.vaddr + offset).map_err(|error| format!("{}: {error}", symbol.name))?;
+            let symbol = image
+                .find(&SymbolPattern::new(pattern))
+                .map_err(|error| error.to_string())?;
+            let site = image
+                .site(symbol.vaddr + offset)
+                .map_err(|error| format!("{}: {error}", symbol.name))?;
             Ok((symbol.name, site))
         }
         Location::Address { address, build_id } => {
-            let actual = file.build_id.as_ref().map(ToString::to_string).unwrap_or_default();
+            let actual = file
+                .build_id
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             if !actual.starts_with(build_id.as_str()) {
-                return Err(format!("the address {address:#x} is of build {build_id}, this is build {actual}"));
+                return Err(format!(
+                    "the address {address:#x} is of build {build_id}, this is build {actual}"
+                ));
             }
-            let site = image.site(*address).map_err(|error| format!("{address:#x}: {error}"))?;
+            let site = image
+                .site(*address)
+                .map_err(|error| format!("{address:#x}: {error}"))?;
             Ok((format!("{address:#x}"), site))
         }
     }
@@ -206,15 +292,31 @@ fn locate(alternative: &Alternative, image: &Image<'_>, file: &MappedFile) -> Re
 fn spec(probe: &Probe, alternative: &Alternative, names: &Bindings) -> Result<SiteSpec, String> {
     let names = names.with_variables(crate::config::expr::PROBE_VARIABLES);
     let compile = |expr: &Expr| -> Result<ArgSpec, String> {
-        expr.bind(&names).map_err(|error| error.to_string())?.compile()
+        expr.bind(&names)
+            .map_err(|error| error.to_string())?
+            .compile()
     };
-    let optional = |formula: &Option<Formula>| formula.as_ref().map_or(Ok(ArgSpec::NONE), |f| compile(f));
+    let optional =
+        |formula: &Option<Formula>| formula.as_ref().map_or(Ok(ArgSpec::NONE), |f| compile(f));
     let (guard, guard_value, cond) = match &alternative.guard {
         None => (ArgSpec::NONE, 0, Cond::Always),
         Some(guard) => {
-            let value = guard.value.bind(&names).map_err(|error| error.to_string())?;
-            let value = value.constant().ok_or("what a guard compares with must not depend on the call")?;
-            (compile(&guard.subject)?, value, if guard.equal { Cond::Equal } else { Cond::NotEqual })
+            let value = guard
+                .value
+                .bind(&names)
+                .map_err(|error| error.to_string())?;
+            let value = value
+                .constant()
+                .ok_or("what a guard compares with must not depend on the call")?;
+            (
+                compile(&guard.subject)?,
+                value,
+                if guard.equal {
+                    Cond::Equal
+                } else {
+                    Cond::NotEqual
+                },
+            )
         }
     };
     Ok(SiteSpec {

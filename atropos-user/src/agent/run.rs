@@ -38,14 +38,31 @@ pub enum End {
 ///
 /// # Errors
 /// When nothing can be attached, or the kernel half can no longer be read.
-pub async fn run(resolved: &Resolved, settings: Settings, carrier: Carrier, teller: &mut Teller) -> Result<End> {
-    let completed = resolved.preset.completed.as_ref().map(|formula| formula.bind(&resolved.names)).transpose()?;
+pub async fn run(
+    resolved: &Resolved,
+    settings: Settings,
+    carrier: Carrier,
+    teller: &mut Teller,
+) -> Result<End> {
+    let completed = resolved
+        .preset
+        .completed
+        .as_ref()
+        .map(|formula| formula.bind(&resolved.names))
+        .transpose()?;
     let feed = Feed::new(resolved.watcher()?, completed);
     let probes = Probes::attach(resolved, clock::monotonic_ns())?;
     let stop = StopSignals::listen()?;
     teller.attached(resolved, &settings, clock::monotonic_ns());
     let engine = Engine::new(settings);
-    let mut watch = Watch { resolved, engine, feed, probes, carrier, teller };
+    let mut watch = Watch {
+        resolved,
+        engine,
+        feed,
+        probes,
+        carrier,
+        teller,
+    };
     watch.until_end(stop).await
 }
 
@@ -62,7 +79,10 @@ impl StopSignals {
     /// When the runtime cannot listen for signals.
     pub fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
 
     /// Waits until somebody asks.
@@ -108,7 +128,9 @@ impl Watch<'_> {
         let harvest = self.probes.harvest(clock::monotonic_ns())?;
         let own = self.carrier.own_ids.borrow().clone();
         let now_ns = clock::monotonic_ns();
-        let (inputs, view) = self.feed.inputs(&harvest, &self.resolved.memory, now_ns, &own);
+        let (inputs, view) = self
+            .feed
+            .inputs(&harvest, &self.resolved.memory, now_ns, &own);
         for input in &inputs {
             if let Input::Lost(lost) = input {
                 self.teller.lost(lost);
@@ -156,13 +178,19 @@ impl Watch<'_> {
 
     /// Hands an order to the carrier, once its announcement is on disk. One that cannot leave comes back as refused.
     async fn send(&mut self, order: &Order) -> Option<Input> {
-        let command = initiator::describe(&self.resolved.preset, usize::from(order.rung), &order.task);
+        let command =
+            initiator::describe(&self.resolved.preset, usize::from(order.rung), &order.task);
         let sent = match self.teller.announce(order, &command).await {
             Ok(()) if self.carrier.hand_over(order.clone()) => return None,
             Ok(()) => "the order before this one is still under way".to_owned(),
             Err(reason) => reason,
         };
         let (at_ns, result) = (clock::monotonic_ns(), OrderResult::Refused(sent));
-        Some(Input::Outcome(OrderReport { at_ns, order: order.order, rung: order.rung, result }))
+        Some(Input::Outcome(OrderReport {
+            at_ns,
+            order: order.order,
+            rung: order.rung,
+            result,
+        }))
     }
 }

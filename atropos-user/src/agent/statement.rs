@@ -14,7 +14,10 @@ pub fn digest(statement: &str) -> String {
         rest = match first {
             '\'' | '"' => literal(&mut out, quoted(rest, first)),
             c if c.is_whitespace() => blank(&mut out, rest.trim_start()),
-            '/' if rest.starts_with("/*") => blank(&mut out, rest.split_once("*/").map_or("", |(_, after)| after)),
+            '/' if rest.starts_with("/*") => blank(
+                &mut out,
+                rest.split_once("*/").map_or("", |(_, after)| after),
+            ),
             '#' => blank(&mut out, line(rest)),
             '-' if rest.starts_with("-- ") => blank(&mut out, line(rest)),
             c if c.is_ascii_digit() && !in_word(&out) => literal(&mut out, number(rest)),
@@ -39,7 +42,9 @@ pub fn fingerprint(digest: &str) -> u64 {
     if digest.is_empty() {
         return 0;
     }
-    digest.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+    digest.bytes().fold(OFFSET, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
+    })
 }
 
 /// Puts a `?`; several literals in a list (`in (1, 2, 3)`) are one, so that the length of a list does not matter.
@@ -64,7 +69,9 @@ fn blank<'a>(out: &mut String, rest: &'a str) -> &'a str {
 
 /// Whether the text so far ends within a word (`t1`, `_1`), so that a digit belongs to it.
 fn in_word(out: &str) -> bool {
-    out.chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$' || c == '`')
+    out.chars()
+        .next_back()
+        .is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$' || c == '`')
 }
 
 /// What follows a quoted text; a backslash or a doubled quote does not end it.
@@ -102,18 +109,30 @@ mod tests {
     fn literals_comments_and_blanks_do_not_matter() {
         let plain = digest("SELECT c FROM t1 WHERE id=5 AND name = 'it''s'");
         assert_eq!(plain, "select c from t1 where id=? and name = ?");
-        assert_eq!(digest("select /* hint */ c\n from t1  where id=77 and name = \"x\\\"y\" -- end"), plain);
-        assert_eq!(fingerprint(&plain), fingerprint(&digest("select c from t1 where id=0x1f and name = ''")));
+        assert_eq!(
+            digest("select /* hint */ c\n from t1  where id=77 and name = \"x\\\"y\" -- end"),
+            plain
+        );
+        assert_eq!(
+            fingerprint(&plain),
+            fingerprint(&digest("select c from t1 where id=0x1f and name = ''"))
+        );
     }
 
     #[test]
     fn the_length_of_a_list_does_not_matter() {
-        assert_eq!(digest("delete from t where id in (1, 2,3)"), "delete from t where id in (?)");
+        assert_eq!(
+            digest("delete from t where id in (1, 2,3)"),
+            "delete from t where id in (?)"
+        );
     }
 
     #[test]
     fn a_digit_within_a_name_is_no_literal() {
-        assert_eq!(digest("alter table sbtest21 add c2 int"), "alter table sbtest21 add c2 int");
+        assert_eq!(
+            digest("alter table sbtest21 add c2 int"),
+            "alter table sbtest21 add c2 int"
+        );
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
+use super::clock;
 use super::resolve::Resolved;
 use super::watch::View;
-use super::clock;
 use crate::cancel::SentOrder;
 use crate::engine::input::{Input, Lost, OrderResult};
-use crate::engine::record::{Decision, Effect, Level, Order, OrderOutcome, OverloadNote};
+use crate::engine::record::{Effect, Level, Order, OrderOutcome, OverloadNote};
 use crate::engine::settings::{Mode, Settings};
 use crate::journal::{Audit, Intent, Recorder};
 
@@ -26,28 +26,78 @@ pub struct Teller {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'a> {
-    Attached { at_ns: u64, pid: u32, preset: &'a str, mode: Mode },
-    Effect { at_ns: u64, effect: &'a Effect },
-    OrderSent { at_ns: u64, order: u64, command: &'a str, sent_at_ns: u64, answered_at_ns: u64, result: &'a OrderResult, detail: &'a str },
-    Lost { at_ns: u64, count: u64 },
-    Blind { at_ns: u64, reasons: &'a [String] },
-    Control { at_ns: u64, trouble: Option<&'a str> },
-    Journal { at_ns: u64, trouble: &'a str },
-    Stopped { at_ns: u64, reason: &'a str },
+    Attached {
+        at_ns: u64,
+        pid: u32,
+        preset: &'a str,
+        mode: Mode,
+    },
+    Effect {
+        at_ns: u64,
+        effect: &'a Effect,
+    },
+    OrderSent {
+        at_ns: u64,
+        order: u64,
+        command: &'a str,
+        sent_at_ns: u64,
+        answered_at_ns: u64,
+        result: &'a OrderResult,
+        detail: &'a str,
+    },
+    Lost {
+        at_ns: u64,
+        count: u64,
+    },
+    Blind {
+        at_ns: u64,
+        reasons: &'a [String],
+    },
+    Control {
+        at_ns: u64,
+        trouble: Option<&'a str>,
+    },
+    Journal {
+        at_ns: u64,
+        trouble: &'a str,
+    },
+    Stopped {
+        at_ns: u64,
+        reason: &'a str,
+    },
 }
 
 impl Teller {
     /// Tells to standard output, as text or as JSON lines, and to an audit log and a recording if there are any.
     pub fn new(json: bool, audit: Option<Audit>, recorder: Option<Recorder>) -> Self {
-        Self { json, blind_before: Vec::new(), audit, recorder, trouble_before: None }
+        Self {
+            json,
+            blind_before: Vec::new(),
+            audit,
+            recorder,
+            trouble_before: None,
+        }
     }
 
     /// Everything is attached.
     pub fn attached(&mut self, resolved: &Resolved, settings: &Settings, at_ns: u64) {
         let pid = resolved.process.pid();
-        self.line(&Line::Attached { at_ns, pid, preset: &settings.preset, mode: settings.mode }, || {
-            format!("attached to {} (pid {pid}), preset {}, mode {}", resolved.process.exe().display(), settings.preset, mode(settings.mode))
-        });
+        self.line(
+            &Line::Attached {
+                at_ns,
+                pid,
+                preset: &settings.preset,
+                mode: settings.mode,
+            },
+            || {
+                format!(
+                    "attached to {} (pid {pid}), preset {}, mode {}",
+                    resolved.process.exe().display(),
+                    settings.preset,
+                    mode(settings.mode)
+                )
+            },
+        );
     }
 
     /// An input came in.
@@ -70,7 +120,9 @@ impl Teller {
     /// # Errors
     /// When there is an audit log and it cannot be written: an order that could not be explained afterwards must not leave.
     pub async fn announce(&mut self, order: &Order, command: &str) -> Result<(), String> {
-        let Some(audit) = &mut self.audit else { return Ok(()) };
+        let Some(audit) = &mut self.audit else {
+            return Ok(());
+        };
         match audit.order(order, command).await {
             Intent::OnDisk | Intent::Late => Ok(()),
             Intent::Failed(error) => Err(format!("the audit log cannot be written: {error}")),
@@ -82,7 +134,13 @@ impl Teller {
         if let Some(audit) = &self.audit {
             audit.answer(sent);
         }
-        let SentOrder { order, command, sent_at_ns, answered_at_ns, answer } = sent;
+        let SentOrder {
+            order,
+            command,
+            sent_at_ns,
+            answered_at_ns,
+            answer,
+        } = sent;
         let line = Line::OrderSent {
             at_ns: *answered_at_ns,
             order: order.order,
@@ -101,23 +159,42 @@ impl Teller {
         if let Some(audit) = &self.audit {
             audit.lost(lost);
         }
-        self.line(&Line::Lost { at_ns, count }, || format!("{count} events lost: nothing is cancelled for a while"));
+        self.line(&Line::Lost { at_ns, count }, || {
+            format!("{count} events lost: nothing is cancelled for a while")
+        });
     }
 
     /// The way to the target is open again, or is not.
     pub fn control(&mut self, trouble: Option<&str>, at_ns: u64) {
         self.line(&Line::Control { at_ns, trouble }, || {
-            trouble.map_or_else(|| "control connection is open".to_owned(), |why| format!("no control connection: {why}"))
+            trouble.map_or_else(
+                || "control connection is open".to_owned(),
+                |why| format!("no control connection: {why}"),
+            )
         });
     }
 
     /// A look was taken: says when a resource goes blind or can be seen again.
     pub fn looked(&mut self, view: &View, at_ns: u64) {
-        let reasons: Vec<String> = view.blind.iter().map(|blind| blind.reason.clone()).collect();
+        let reasons: Vec<String> = view
+            .blind
+            .iter()
+            .map(|blind| blind.reason.clone())
+            .collect();
         if reasons.is_empty() != self.blind_before.is_empty() {
-            self.line(&Line::Blind { at_ns, reasons: &reasons }, || {
-                if reasons.is_empty() { "everything can be seen again".to_owned() } else { format!("blind: {}", reasons.join("; ")) }
-            });
+            self.line(
+                &Line::Blind {
+                    at_ns,
+                    reasons: &reasons,
+                },
+                || {
+                    if reasons.is_empty() {
+                        "everything can be seen again".to_owned()
+                    } else {
+                        format!("blind: {}", reasons.join("; "))
+                    }
+                },
+            );
         }
         self.blind_before = reasons;
         self.journal(at_ns);
@@ -141,19 +218,37 @@ impl Teller {
             audit.stop(reason).await;
         }
         if let Some(Err(trouble)) = self.recorder.take().map(Recorder::finish) {
-            self.line(&Line::Journal { at_ns: clock::monotonic_ns(), trouble: &trouble }, || trouble.clone());
+            self.line(
+                &Line::Journal {
+                    at_ns: clock::monotonic_ns(),
+                    trouble: &trouble,
+                },
+                || trouble.clone(),
+            );
         }
-        self.line(&Line::Stopped { at_ns: clock::monotonic_ns(), reason }, || format!("stopped: {reason}"));
+        self.line(
+            &Line::Stopped {
+                at_ns: clock::monotonic_ns(),
+                reason,
+            },
+            || format!("stopped: {reason}"),
+        );
     }
 
     fn line(&self, line: &Line<'_>, text: impl FnOnce() -> String) {
         let mut out = std::io::stdout().lock();
         // Whoever reads us may go away; the watch goes on.
         let _ = if self.json {
-            serde_json::to_writer(&mut out, line).map_err(std::io::Error::from).and_then(|()| out.write_all(b"\n"))
+            serde_json::to_writer(&mut out, line)
+                .map_err(std::io::Error::from)
+                .and_then(|()| out.write_all(b"\n"))
         } else {
             let text = text();
-            if text.is_empty() { Ok(()) } else { writeln!(out, "{} {text}", wall_time()) }
+            if text.is_empty() {
+                Ok(())
+            } else {
+                writeln!(out, "{} {text}", wall_time())
+            }
         };
         let _ = out.flush();
     }
@@ -181,15 +276,12 @@ pub(crate) fn effect_text(effect: &Effect) -> String {
         Effect::Level(Level::Calm) => "calm".to_owned(),
         Effect::Level(Level::Suspect) => "suspect: watching closely".to_owned(),
         Effect::Overload(OverloadNote { reason, .. }) => format!("overload: {reason}"),
-        Effect::Decision(decision) => decision_text(decision),
-        Effect::Cancel(Order { task, rung_name, .. }) => format!("order: {rung_name} for session {}", task.id),
+        Effect::Decision(decision) => format!("decision: {}", decision.summary),
+        Effect::Cancel(Order {
+            task, rung_name, ..
+        }) => format!("order: {rung_name} for session {}", task.id),
         Effect::Outcome(OrderOutcome { summary, .. }) => format!("outcome: {summary}"),
     }
-}
-
-fn decision_text(decision: &Decision) -> String {
-    let what = if decision.orders.is_empty() { "nobody is cancelled" } else { "decision" };
-    format!("{what}: {}", decision.summary)
 }
 
 fn answer_text(sent: &SentOrder) -> String {

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::agent::statement::{digest, fingerprint};
 use crate::config::Preset;
 use crate::engine::input::{
-    Activity, Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, ResourceId, SessionKey, SessionState, Snapshot, Wait,
+    Activity, Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, ResourceId,
+    SessionKey, SessionState, Snapshot, Wait,
 };
 use crate::memory::Memory;
-use crate::walk::{Graph, LockWalk, SessionList, SessionView, Trust, WalkError};
+use crate::walk::{Fields, Graph, LockWalk, SessionList, SessionView, Trust, WalkError};
 
 /// How often a view that fails a check is taken again within one tick.
 const ATTEMPTS: u32 = 3;
@@ -41,6 +42,7 @@ pub struct Watcher {
     known: BTreeMap<u64, Known>,
     /// Begin of the wait in progress by session, from the ring.
     begun: BTreeMap<u64, u64>,
+    fields: Fields,
     first_look: bool,
     epoch_minus_monotonic_s: i64,
 }
@@ -67,10 +69,20 @@ struct Known {
 
 impl Watcher {
     /// A watcher of the process that the list and the walks are bound to.
-    pub fn new(list: SessionList, walks: Vec<LockWalk>, preset: Preset, epoch_minus_monotonic_s: i64) -> Self {
+    pub fn new(
+        list: SessionList,
+        walks: Vec<LockWalk>,
+        preset: Preset,
+        epoch_minus_monotonic_s: i64,
+    ) -> Self {
         let walks = walks
             .into_iter()
-            .map(|walk| Watched { walk, trust: Trust::default(), since: BTreeMap::new(), graph: Graph::default() })
+            .map(|walk| Watched {
+                walk,
+                trust: Trust::default(),
+                since: BTreeMap::new(),
+                graph: Graph::default(),
+            })
             .collect();
         Self {
             list,
@@ -79,6 +91,7 @@ impl Watcher {
             preset,
             known: BTreeMap::new(),
             begun: BTreeMap::new(),
+            fields: Fields::default(),
             first_look: true,
             epoch_minus_monotonic_s,
         }
@@ -96,19 +109,32 @@ impl Watcher {
 
     /// The walks, for names of modes and for reports.
     pub fn walks(&self) -> impl Iterator<Item = (&LockWalk, &Trust)> {
-        self.walks.iter().map(|watched| (&watched.walk, &watched.trust))
+        self.walks
+            .iter()
+            .map(|watched| (&watched.walk, &watched.trust))
     }
 
     /// Name of an instance that somebody waits for.
     pub fn instance_name(&self, resource: ResourceId, instance: InstanceKey) -> String {
-        let watched = self.walks.iter().find(|watched| watched.walk.resource() == resource);
-        watched.and_then(|watched| watched.graph.names.get(&instance.0)).cloned().unwrap_or_default()
+        let watched = self
+            .walks
+            .iter()
+            .find(|watched| watched.walk.resource() == resource);
+        watched
+            .and_then(|watched| watched.graph.names.get(&instance.0))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Name of a mode of an instance that somebody waits for.
     pub fn mode_name(&self, resource: ResourceId, instance: InstanceKey, mode: u32) -> String {
-        let watched = self.walks.iter().find(|watched| watched.walk.resource() == resource);
-        watched.map(|watched| watched.walk.mode_name(&watched.graph, instance.0, mode)).unwrap_or_default()
+        let watched = self
+            .walks
+            .iter()
+            .find(|watched| watched.walk.resource() == resource);
+        watched
+            .map(|watched| watched.walk.mode_name(&watched.graph, instance.0, mode))
+            .unwrap_or_default()
     }
 
     /// How the list of sessions fares.
@@ -130,7 +156,11 @@ impl Watcher {
         self.list_trust.passed();
         view.session_count = sessions.len();
         let by_key: BTreeMap<u64, &SessionView> = sessions.iter().map(|s| (s.key, s)).collect();
-        self.known.retain(|key, known| by_key.get(key).is_some_and(|session| session.id == known.id));
+        self.known.retain(|key, known| {
+            by_key
+                .get(key)
+                .is_some_and(|session| session.id == known.id)
+        });
         let mut involved = BTreeSet::new();
         for (index, graph) in graphs.into_iter().enumerate() {
             match graph {
@@ -141,7 +171,8 @@ impl Watcher {
                     }
                     view.waiting_count += graph.waits.len();
                     self.walks[index].trust.passed();
-                    view.snapshots.push(self.snapshot(index, &graph, &by_key, now_ns));
+                    view.snapshots
+                        .push(self.snapshot(index, &graph, &by_key, now_ns));
                 }
                 Err(error) => self.walks[index].trust.failed(error),
             }
@@ -160,19 +191,34 @@ impl Watcher {
 
     /// Sessions and graphs of one moment, taken again while a check fails. A graph that keeps failing does not take the
     /// others with it.
-    #[expect(clippy::type_complexity, reason = "a private pair, taken apart at once")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "a private pair, taken apart at once"
+    )]
     fn consistent(
-        &self,
+        &mut self,
         memory: &dyn Memory,
     ) -> Result<(Vec<SessionView>, Vec<Result<Graph, WalkError>>), WalkError> {
         let mut attempt = 1;
         loop {
-            let sessions = self.list.read(memory, self.epoch_minus_monotonic_s);
+            let near = self.fields.fetch(memory);
+            let sessions = self.list.read(&near, self.epoch_minus_monotonic_s);
             let seen = sessions.map(|sessions| {
-                let graphs: Vec<_> = self.walks.iter().map(|w| w.walk.graph(&sessions, memory)).collect();
+                let graphs: Vec<_> = self
+                    .walks
+                    .iter()
+                    .map(|w| w.walk.graph(&sessions, &near, memory))
+                    .collect();
                 (sessions, graphs)
             });
-            let whole = seen.as_ref().is_ok_and(|(_, graphs)| graphs.iter().all(Result::is_ok));
+            let missed = near.missed();
+            if let Ok((sessions, _)) = &seen {
+                self.fields
+                    .learn(&missed, sessions.iter().map(|session| session.key));
+            }
+            let whole = seen
+                .as_ref()
+                .is_ok_and(|(_, graphs)| graphs.iter().all(Result::is_ok));
             if whole || attempt == ATTEMPTS {
                 return seen;
             }
@@ -189,7 +235,12 @@ impl Watcher {
         now_ns: u64,
     ) -> Snapshot {
         let (begun, first_look) = (&self.begun, self.first_look);
-        let Watched { walk, trust: _, since, graph: before } = &mut self.walks[index];
+        let Watched {
+            walk,
+            trust: _,
+            since,
+            graph: before,
+        } = &mut self.walks[index];
         let started_ns = |key: u64| sessions.get(&key).map_or(0, |session| session.started_ns);
         // A wait seen for the first time began at its announcement if the probe saw it. One that was there before the first
         // look began after its statement did; all others within this tick.
@@ -198,13 +249,24 @@ impl Watcher {
             .iter()
             .map(|wait| {
                 let key = (wait.waiter, wait.ticket);
-                let fresh = if first_look && started_ns(wait.waiter) > 0 { started_ns(wait.waiter) } else { now_ns };
-                let began = since.get(&key).copied().or_else(|| begun.get(&wait.waiter).copied()).unwrap_or(fresh);
+                let fresh = if first_look && started_ns(wait.waiter) > 0 {
+                    started_ns(wait.waiter)
+                } else {
+                    now_ns
+                };
+                let began = since
+                    .get(&key)
+                    .copied()
+                    .or_else(|| begun.get(&wait.waiter).copied())
+                    .unwrap_or(fresh);
                 (key, began.min(now_ns))
             })
             .collect();
         *since = first_seen;
-        let queued_since: BTreeMap<u64, u64> = since.iter().map(|((waiter, _), at)| (*waiter, *at)).collect();
+        let queued_since: BTreeMap<u64, u64> = since
+            .iter()
+            .map(|((waiter, _), at)| (*waiter, *at))
+            .collect();
         let blocker = |edge: &crate::walk::Edge| {
             // What a statement holds it took at its start or later; what an idle session holds, at the start of its last
             // statement or before. A place in the queue is as old as the wait.
@@ -213,8 +275,17 @@ impl Watcher {
                 BlockKind::Queued => queued_since.get(&edge.session).copied().unwrap_or(start),
                 BlockKind::Granted => start,
             };
-            let since_ns = if since_ns == 0 { now_ns } else { since_ns.min(now_ns) };
-            Blocker { session: SessionKey(edge.session), kind: edge.kind, mode: edge.mode, since_ns }
+            let since_ns = if since_ns == 0 {
+                now_ns
+            } else {
+                since_ns.min(now_ns)
+            };
+            Blocker {
+                session: SessionKey(edge.session),
+                kind: edge.kind,
+                mode: edge.mode,
+                since_ns,
+            }
         };
         let waits = graph
             .waits
@@ -230,14 +301,30 @@ impl Watcher {
         let instances = graph
             .names
             .iter()
-            .map(|(instance, name)| InstanceName { instance: InstanceKey(*instance), name: name.clone() })
+            .map(|(instance, name)| InstanceName {
+                instance: InstanceKey(*instance),
+                name: name.clone(),
+            })
             .collect();
         before.clone_from(graph);
-        Snapshot { at_ns: now_ns, resource: walk.resource(), evidence: Evidence::Walk, complete: true, waits, instances }
+        Snapshot {
+            at_ns: now_ns,
+            resource: walk.resource(),
+            evidence: Evidence::Walk,
+            complete: true,
+            waits,
+            instances,
+        }
     }
 
     /// A session as the engine wants it. The statement is read only for those that take part in a wait.
-    fn state(&mut self, session: &SessionView, involved: bool, own: &[u64], memory: &dyn Memory) -> SessionState {
+    fn state(
+        &mut self,
+        session: &SessionView,
+        involved: bool,
+        own: &[u64],
+        memory: &dyn Memory,
+    ) -> SessionState {
         let known = self.known.entry(session.key).or_insert_with(|| Known {
             id: session.id,
             principal: self.list.principal(session.key, memory),
@@ -263,12 +350,20 @@ impl Watcher {
             thread: session.thread,
             request: session.request,
             activity,
-            since_ns: if session.busy { session.started_ns } else { session.ended_ns },
+            since_ns: if session.busy {
+                session.started_ns
+            } else {
+                session.ended_ns
+            },
             transaction_since_ns: None,
             class: known.class,
             principal: known.principal.clone(),
             fingerprint: fingerprint(&known.digest),
-            digest: if involved { known.digest.clone() } else { String::new() },
+            digest: if involved {
+                known.digest.clone()
+            } else {
+                String::new()
+            },
             progress: None,
             killed: session.killed,
             own: own.contains(&session.id),
@@ -277,11 +372,19 @@ impl Watcher {
 
     /// Resources that cannot be seen at present.
     fn blind(&self) -> Vec<Blind> {
-        let list = self.list_trust.blind().map(|reason| format!("the list of sessions: {reason}"));
+        let list = self
+            .list_trust
+            .blind()
+            .map(|reason| format!("the list of sessions: {reason}"));
         let reason = |watched: &Watched| list.clone().or_else(|| watched.trust.blind());
         self.walks
             .iter()
-            .filter_map(|watched| Some(Blind { resource: watched.walk.resource(), reason: reason(watched)? }))
+            .filter_map(|watched| {
+                Some(Blind {
+                    resource: watched.walk.resource(),
+                    reason: reason(watched)?,
+                })
+            })
             .collect()
     }
 }

@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::resolve::Resolved;
 use super::watch::{View, Watcher};
 use super::{clock, initiator};
-use crate::engine::Engine;
 use crate::engine::input::{Activity, BlockKind, Input, RequestStats, SessionState, Tick, Wait};
-use crate::engine::record::{Candidate, Decision, Effect, PassedOver, Task};
-use crate::engine::settings::{Mode, Slo, SloLimit, Tuning};
+use crate::engine::record::{Candidate, PassedOver, Task};
+use crate::engine::settings::{Mode, Slo, SloLimit};
+use crate::engine::{Engine, Survey};
 use crate::target::glibc::LockOwner;
 
 /// Version of the JSON form.
@@ -145,10 +145,10 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
         view = watcher.look(&resolved.memory, clock::monotonic_ns(), &[]);
     }
     let now_ns = clock::monotonic_ns();
-    let decision = judge(resolved, &view, now_ns);
+    let survey = survey(resolved, &view, now_ns);
     let forest = Forest::new(&watcher, &view, now_ns);
     let roots = forest.roots();
-    let candidates = choices(resolved, decision.as_ref(), &forest);
+    let candidates = choices(resolved, &survey, &forest);
     Ok(Report {
         schema_version: SCHEMA_VERSION,
         pid: resolved.process.pid(),
@@ -156,7 +156,7 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
         preset: resolved.preset.name.value.clone(),
         session_count: view.session_count,
         waiting_count: view.waiting_count,
-        summary: summary(&view, decision.as_ref()),
+        summary: summary(&view, &candidates),
         mutexes: mutexes(resolved, &view),
         unseen: unseen(resolved, &view, &watcher),
         roots,
@@ -165,27 +165,33 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
     })
 }
 
-/// What the engine would say of this one view: the same scoring as `run`, with an objective that any wait breaks.
-fn judge(resolved: &Resolved, view: &View, now_ns: u64) -> Option<Decision> {
-    let slo = Slo { percentile: 50.0, limit: SloLimit::Absolute { ns: 1 } };
-    let mut settings = resolved.preset.settings(slo, Mode::Observe, Vec::new());
-    settings.tuning = Tuning { confirm_ticks: 1, contention_floor: 0.0, explained_floor: 0.0, ..Tuning::default() };
-    let mut engine = Engine::new(settings);
+/// What the engine would say of this one view: the same scoring as in `run`, without waiting for an overload.
+fn survey(resolved: &Resolved, view: &View, now_ns: u64) -> Survey {
+    let slo = Slo {
+        percentile: 99.0,
+        limit: SloLimit::Absolute { ns: u64::MAX },
+    };
+    let mut engine = Engine::new(resolved.preset.settings(slo, Mode::Observe, Vec::new()));
     let mut effects = Vec::new();
+    let tick = |at_ns| {
+        let (requests, sessions, blind) = (
+            RequestStats::default(),
+            view.sessions.clone(),
+            view.blind.clone(),
+        );
+        Input::Tick(Tick {
+            at_ns,
+            requests,
+            sessions,
+            blind,
+        })
+    };
+    engine.handle(&tick(now_ns), &mut effects);
     for snapshot in &view.snapshots {
         engine.handle(&Input::Snapshot(snapshot.clone()), &mut effects);
     }
-    let tick = Tick {
-        at_ns: now_ns,
-        requests: RequestStats::default(),
-        sessions: view.sessions.clone(),
-        blind: view.blind.clone(),
-    };
-    engine.handle(&Input::Tick(tick), &mut effects);
-    effects.into_iter().find_map(|effect| match effect {
-        Effect::Decision(decision) => Some(*decision),
-        _ => None,
-    })
+    engine.handle(&tick(now_ns), &mut effects);
+    engine.survey()
 }
 
 /// The view as trees.
@@ -200,7 +206,11 @@ struct Forest<'a> {
 impl<'a> Forest<'a> {
     fn new(watcher: &Watcher, view: &'a View, now_ns: u64) -> Self {
         let mut forest = Self {
-            sessions: view.sessions.iter().map(|state| (state.session.0, state)).collect(),
+            sessions: view
+                .sessions
+                .iter()
+                .map(|state| (state.session.0, state))
+                .collect(),
             waits: BTreeMap::new(),
             below: BTreeMap::new(),
             ways: BTreeMap::new(),
@@ -212,11 +222,27 @@ impl<'a> Forest<'a> {
                 let mode = |mode| watcher.mode_name(snapshot.resource, wait.instance, mode);
                 let for_s = now_ns.saturating_sub(wait.since_ns) as f64 / 1e9;
                 for blocker in &wait.blockers {
-                    let way = InTheWay { instance: instance.clone(), mode: mode(blocker.mode), kind: blocker.kind };
-                    forest.ways.entry(blocker.session.0).or_default().insert(way);
-                    forest.below.entry(blocker.session.0).or_default().insert(wait.waiter.0);
+                    let way = InTheWay {
+                        instance: instance.clone(),
+                        mode: mode(blocker.mode),
+                        kind: blocker.kind,
+                    };
+                    forest
+                        .ways
+                        .entry(blocker.session.0)
+                        .or_default()
+                        .insert(way);
+                    forest
+                        .below
+                        .entry(blocker.session.0)
+                        .or_default()
+                        .insert(wait.waiter.0);
                 }
-                let waits_for = WaitsFor { mode: mode(wait.mode), instance, for_s };
+                let waits_for = WaitsFor {
+                    mode: mode(wait.mode),
+                    instance,
+                    for_s,
+                };
                 forest.waits.insert(wait.waiter.0, (wait, waits_for));
             }
         }
@@ -226,7 +252,10 @@ impl<'a> Forest<'a> {
     /// Trees under those that wait for nobody; members of a cycle stand as roots of their own.
     fn roots(&self) -> Vec<Node> {
         let mut placed = BTreeSet::new();
-        let free = self.below.keys().filter(|key| !self.waits.contains_key(key));
+        let free = self
+            .below
+            .keys()
+            .filter(|key| !self.waits.contains_key(key));
         let mut roots: Vec<Node> = free.map(|key| self.node(*key, None, &mut placed)).collect();
         for key in self.waits.keys() {
             if !placed.contains(key) {
@@ -250,14 +279,22 @@ impl<'a> Forest<'a> {
         }
         children.sort_by_key(|node| std::cmp::Reverse(node.waiters_count));
         let blockers = self.waits.get(&key).map(|(wait, _)| &wait.blockers);
-        let also = blockers.into_iter().flatten().map(|blocker| blocker.session.0).filter(|other| Some(*other) != parent);
+        let also = blockers
+            .into_iter()
+            .flatten()
+            .map(|blocker| blocker.session.0)
+            .filter(|other| Some(*other) != parent);
         let also_behind: BTreeSet<u64> = also.map(|other| self.id(other)).collect();
         Node {
             id: self.id(key),
             thread: state.map_or(0, |state| state.thread),
-            principal: state.map(|state| state.principal.clone()).unwrap_or_default(),
+            principal: state
+                .map(|state| state.principal.clone())
+                .unwrap_or_default(),
             statement: state.map(|state| state.digest.clone()).unwrap_or_default(),
-            doing: state.map(|state| doing(state, self.now_ns)).unwrap_or_default(),
+            doing: state
+                .map(|state| doing(state, self.now_ns))
+                .unwrap_or_default(),
             waits_for: self.waits.get(&key).map(|(_, waits_for)| waits_for.clone()),
             in_the_way: self.ways.get(&key).into_iter().flatten().cloned().collect(),
             waiters_count: self.freed(key).len(),
@@ -268,8 +305,13 @@ impl<'a> Forest<'a> {
 
     fn parent_of(&self, key: u64) -> Option<u64> {
         let (wait, _) = self.waits.get(&key)?;
-        let queued = wait.blockers.iter().find(|blocker| blocker.kind == BlockKind::Queued);
-        queued.or_else(|| wait.blockers.first()).map(|blocker| blocker.session.0)
+        let queued = wait
+            .blockers
+            .iter()
+            .find(|blocker| blocker.kind == BlockKind::Queued);
+        queued
+            .or_else(|| wait.blockers.first())
+            .map(|blocker| blocker.session.0)
     }
 
     /// Sessions below one, at any depth.
@@ -299,29 +341,44 @@ fn doing(state: &SessionState, now_ns: u64) -> String {
         Activity::IdleInTransaction => "idle in a transaction",
         Activity::IdleWithLocks => "idle, holding locks,",
     };
-    if state.since_ns == 0 { what.trim_end_matches(',').to_owned() } else { format!("{what} for {seconds:.1} s") }
+    if state.since_ns == 0 {
+        what.trim_end_matches(',').to_owned()
+    } else {
+        format!("{what} for {seconds:.1} s")
+    }
 }
 
 /// The engine's candidates with the command that a person would type.
-fn choices(resolved: &Resolved, decision: Option<&Decision>, forest: &Forest<'_>) -> Vec<Choice> {
-    let candidates = decision.map(|decision| decision.candidates.as_slice()).unwrap_or_default();
+fn choices(resolved: &Resolved, survey: &Survey, forest: &Forest<'_>) -> Vec<Choice> {
     let choice = |candidate: &Candidate| Choice {
         id: candidate.task.id,
         command: command(resolved, &candidate.task),
         frees_count: forest.freed(candidate.task.session.0).len(),
         gain_s: candidate.gains.iter().map(|gain| gain.gain_s).sum(),
-        undo_s: candidate.gains.iter().map(|gain| gain.undo_s).fold(0.0, f64::max),
+        undo_s: candidate
+            .gains
+            .iter()
+            .map(|gain| gain.undo_s)
+            .fold(0.0, f64::max),
         but: candidate.passed_over.as_ref().map(why_not),
     };
-    candidates.iter().map(choice).collect()
+    survey.candidates.iter().map(choice).collect()
 }
 
 /// The gentlest command that works in the task's state.
 fn command(resolved: &Resolved, task: &Task) -> String {
     let busy = task.activity == Activity::Busy;
-    let rungs = resolved.preset.cancel.as_ref().map(|cancel| cancel.rungs.as_slice()).unwrap_or_default();
-    let rung = rungs.iter().position(|rung| if busy { rung.busy } else { rung.idle });
-    rung.map(|rung| initiator::describe(&resolved.preset, rung, task)).unwrap_or_default()
+    let rungs = resolved
+        .preset
+        .cancel
+        .as_ref()
+        .map(|cancel| cancel.rungs.as_slice())
+        .unwrap_or_default();
+    let rung = rungs
+        .iter()
+        .position(|rung| if busy { rung.busy } else { rung.idle });
+    rung.map(|rung| initiator::describe(&resolved.preset, rung, task))
+        .unwrap_or_default()
 }
 
 /// A reason as a few words.
@@ -331,35 +388,67 @@ fn why_not(reason: &PassedOver) -> String {
         PassedOver::ProtectedClass => "its class is protected".to_owned(),
         PassedOver::Victim { of } => format!("it waits itself, for session {of}"),
         PassedOver::TooYoung => "it has been in the way for a moment only".to_owned(),
-        PassedOver::NotIdleLongEnough => "it went idle a moment ago".to_owned(),
+        PassedOver::NotIdleLongEnough => "it has not been idle for long".to_owned(),
         PassedOver::NearlyDone => "it is nearly done".to_owned(),
-        PassedOver::GainTooSmall => "undoing its work would take about as long as letting it finish".to_owned(),
+        PassedOver::MinorCause => "it is to blame for little of it".to_owned(),
+        PassedOver::GainTooSmall => {
+            "undoing its work would take about as long as letting it finish".to_owned()
+        }
         PassedOver::NoRung => "no command ends it in this state".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     }
 }
 
-fn summary(view: &View, decision: Option<&Decision>) -> String {
+fn summary(view: &View, choices: &[Choice]) -> String {
     if view.waiting_count == 0 {
         return "Nobody waits for anybody.".to_owned();
     }
-    decision.map_or_else(|| "Sessions wait, but nobody can be told to be the cause.".to_owned(), |d| d.summary.clone())
+    match choices.iter().find(|choice| choice.but.is_none()) {
+        Some(Choice {
+            id,
+            command,
+            frees_count,
+            ..
+        }) => {
+            format!("{command} would end session {id}'s work and let {frees_count} go on.")
+        }
+        None if choices.is_empty() => {
+            "Sessions wait, but nobody can be told to be the cause.".to_owned()
+        }
+        None => "Sessions wait; ending none of those in the way is advised.".to_owned(),
+    }
 }
 
 /// Threads that wait for a mutex or rwlock of the C library.
 fn mutexes(resolved: &Resolved, view: &View) -> Vec<MutexWait> {
-    let session_of = |thread: u32| view.sessions.iter().find(|s| s.thread == thread && thread != 0).map(|s| s.id);
+    let session_of = |thread: u32| {
+        view.sessions
+            .iter()
+            .find(|s| s.thread == thread && thread != 0)
+            .map(|s| s.id)
+    };
     let threads = resolved.process.thread_ids().unwrap_or_default();
     let wait = |thread: u32| {
-        let blocking = resolved.process.lock_that_blocks(thread, &resolved.memory).ok()??;
+        let blocking = resolved
+            .process
+            .lock_that_blocks(thread, &resolved.memory)
+            .ok()??;
         let lock = match blocking.lock {
             LockOwner::Mutex { address, .. } => format!("mutex {address:#x}"),
             LockOwner::RwLockWriter { address, .. } => format!("rwlock {address:#x}"),
-            LockOwner::RwLockReaders { address, .. } => format!("rwlock {address:#x}, held by readers"),
+            LockOwner::RwLockReaders { address, .. } => {
+                format!("rwlock {address:#x}, held by readers")
+            }
         };
         let owner_thread = blocking.owner_tid;
         let owner_session = owner_thread.and_then(session_of);
-        Some(MutexWait { thread, session: session_of(thread), lock, owner_thread, owner_session })
+        Some(MutexWait {
+            thread,
+            session: session_of(thread),
+            lock,
+            owner_thread,
+            owner_session,
+        })
     };
     threads.into_iter().filter_map(wait).collect()
 }
@@ -367,16 +456,35 @@ fn mutexes(resolved: &Resolved, view: &View) -> Vec<MutexWait> {
 /// What could not be seen, in sentences.
 fn unseen(resolved: &Resolved, view: &View, watcher: &Watcher) -> Vec<String> {
     let mut unseen: Vec<String> = resolved.unlearned.iter().map(ToString::to_string).collect();
-    unseen.extend(resolved.walks.iter().filter_map(|walk| walk.as_ref().err().cloned()));
+    unseen.extend(
+        resolved
+            .walks
+            .iter()
+            .filter_map(|walk| walk.as_ref().err().cloned()),
+    );
     let name = |resource: crate::engine::input::ResourceId| {
-        resolved.preset.resources.get(usize::from(resource.0)).map_or("?", |resource| resource.name.value.as_str())
+        resolved
+            .preset
+            .resources
+            .get(usize::from(resource.0))
+            .map_or("?", |resource| resource.name.value.as_str())
     };
     for (walk, trust) in watcher.walks() {
-        let seen = view.snapshots.iter().any(|snapshot| snapshot.resource == walk.resource());
+        let seen = view
+            .snapshots
+            .iter()
+            .any(|snapshot| snapshot.resource == walk.resource());
         if !seen {
-            let reason = trust.last().map_or_else(|| "the sessions could not be listed".to_owned(), ToString::to_string);
-            unseen.push(format!("{} could not be read: {reason}", name(walk.resource())));
+            let reason = trust.last().map_or_else(
+                || "the sessions could not be listed".to_owned(),
+                ToString::to_string,
+            );
+            unseen.push(format!(
+                "{} could not be read: {reason}",
+                name(walk.resource())
+            ));
         }
     }
+    unseen.extend(resolved.preset.unseen.iter().cloned());
     unseen
 }

@@ -47,7 +47,11 @@ pub(super) fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let preset = preset_for(args.preset.as_deref(), &process)?;
     let resolved = Resolved::new(process, preset)?;
     let mut report = Report::of_process(&resolved);
-    let seconds = if args.seconds > 0.0 { attach(args.seconds, &resolved, &mut report)? } else { None };
+    let seconds = if args.seconds > 0.0 {
+        attach(args.seconds, &resolved, &mut report)?
+    } else {
+        None
+    };
     if args.try_cancel {
         let permission = try_cancel(args, &resolved)?;
         if let Some(initiator) = &mut report.initiator {
@@ -77,13 +81,22 @@ fn attach(seconds: f64, resolved: &Resolved, report: &mut Report) -> Result<Opti
             probe.hits = Some(count);
         }
     }
-    Ok(Some(clock::monotonic_ns().saturating_sub(begun_ns) as f64 / 1e9))
+    Ok(Some(
+        clock::monotonic_ns().saturating_sub(begun_ns) as f64 / 1e9,
+    ))
 }
 
 /// Without the kernel half nothing is attached.
 #[cfg(not(feature = "ebpf"))]
-#[expect(clippy::unnecessary_wraps, reason = "the twin with the kernel half can fail")]
-fn attach(_seconds: f64, _resolved: &Resolved, _report: &mut Report) -> Result<Option<f64>, Failure> {
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the twin with the kernel half can fail"
+)]
+fn attach(
+    _seconds: f64,
+    _resolved: &Resolved,
+    _report: &mut Report,
+) -> Result<Option<f64>, Failure> {
     Ok(None)
 }
 
@@ -94,8 +107,8 @@ fn try_cancel(args: &CheckArgs, resolved: &Resolved) -> Result<Result<(), String
         .map_err(|error| Failure::new(exit::FAILURE, error))?;
     Ok(runtime.block_on(async {
         let control = (&args.control).into();
-        let mut initiator =
-            initiator::build(&resolved.preset, &resolved.process, &control).map_err(|error| format!("{error:#}"))?;
+        let mut initiator = initiator::build(&resolved.preset, &resolved.process, &control)
+            .map_err(|error| format!("{error:#}"))?;
         initiator.keep_warm().await?;
         initiator.check_permission().await
     }))
@@ -103,10 +116,15 @@ fn try_cancel(args: &CheckArgs, resolved: &Resolved) -> Result<Result<(), String
 
 fn print(args: &CheckArgs, report: &Report, seconds: Option<f64>) -> Result<ExitCode, Failure> {
     if args.json {
-        let json = serde_json::to_string_pretty(report).map_err(|error| Failure::new(exit::FAILURE, anyhow!(error)))?;
+        let json = serde_json::to_string_pretty(report)
+            .map_err(|error| Failure::new(exit::FAILURE, anyhow!(error)))?;
         super::print(&format!("{json}\n"));
     } else {
         super::print(&ui::check::text(report, seconds));
     }
-    Ok(if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(exit::BLIND) })
+    Ok(if report.is_whole() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(exit::BLIND)
+    })
 }

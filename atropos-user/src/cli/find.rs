@@ -53,7 +53,12 @@ pub(super) fn preset_for(named: Option<&str>, process: &Process) -> Result<Prese
     }
     let mut programs: Vec<String> = file_name(process.exe()).into_iter().collect();
     // A server started through the dynamic loader is recognised by what it maps.
-    programs.extend(process.mapped_files()?.iter().filter_map(|file| file_name(&file.path_in_target)));
+    programs.extend(
+        process
+            .mapped_files()?
+            .iter()
+            .filter_map(|file| file_name(&file.path_in_target)),
+    );
     programs.iter().flat_map(|program| config::recognise(program)).next().ok_or_else(|| {
         let names: Vec<&str> = config::embedded().iter().map(|(name, _)| *name).collect();
         Failure::new(
@@ -70,5 +75,6 @@ pub(super) fn preset_for(named: Option<&str>, process: &Process) -> Result<Prese
 }
 
 fn file_name(path: &Path) -> Option<String> {
-    path.file_name().map(|name| name.to_string_lossy().into_owned())
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
 }

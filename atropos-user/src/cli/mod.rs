@@ -66,9 +66,24 @@ pub struct ControlArgs {
 
 impl From<&ControlArgs> for ControlOptions {
     fn from(args: &ControlArgs) -> Self {
-        let ControlArgs { socket, host, port, extra_port, user, password_file } = args.clone();
+        let ControlArgs {
+            socket,
+            host,
+            port,
+            extra_port,
+            user,
+            password_file,
+        } = args.clone();
         let password = std::env::var("ATROPOS_PASSWORD").ok();
-        Self { socket, host, port, extra_port, user, password_file, password }
+        Self {
+            socket,
+            host,
+            port,
+            extra_port,
+            user,
+            password_file,
+            password,
+        }
     }
 }
 
@@ -102,14 +117,24 @@ pub struct Failure {
 impl Failure {
     /// An error with a code of [`exit`].
     pub fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
-        Self { code, error: error.into() }
+        Self {
+            code,
+            error: error.into(),
+        }
     }
 }
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         let of_target = error.downcast_ref::<crate::target::TargetError>().is_some();
-        Self { code: if of_target { exit::TARGET } else { exit::FAILURE }, error }
+        Self {
+            code: if of_target {
+                exit::TARGET
+            } else {
+                exit::FAILURE
+            },
+            error,
+        }
     }
 }
 
@@ -131,7 +156,10 @@ fn print(text: &str) {
 }
 
 /// Runs the command line; errors become one text on standard error and a code.
-#[expect(clippy::print_stderr, reason = "the one place where an error becomes text")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the one place where an error becomes text"
+)]
 pub fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {

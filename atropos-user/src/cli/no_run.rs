@@ -18,6 +18,8 @@ pub(super) struct RunArgs {
 pub(super) fn run(_args: RunArgs) -> Result<ExitCode, Failure> {
     Err(Failure::new(
         exit::KERNEL,
-        anyhow!("this build has no kernel half; build one with `cargo xtask build` (which sets the BPF toolchain up)"),
+        anyhow!(
+            "this build has no kernel half; build one with `cargo xtask build` (which sets the BPF toolchain up)"
+        ),
     ))
 }

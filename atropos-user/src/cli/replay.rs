@@ -32,17 +32,34 @@ struct Line<'a> {
 }
 
 /// Replays and prints.
-#[expect(clippy::print_stderr, reason = "a remark that must not mix with the output")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a remark that must not mix with the output"
+)]
 pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode, Failure> {
-    let damaged = |error| Failure::new(exit::RECORDING, anyhow!("{}: {error}", args.recording.display()));
+    let damaged = |error| {
+        Failure::new(
+            exit::RECORDING,
+            anyhow!("{}: {error}", args.recording.display()),
+        )
+    };
     let reader = RecordReader::open(&args.recording).map_err(damaged)?;
-    let replayed = decide_again(reader, |settings| Engine::new(settings.clone())).map_err(damaged)?;
+    let replayed =
+        decide_again(reader, |settings| Engine::new(settings.clone())).map_err(damaged)?;
     let first_ns = replayed.effects.first().map_or(0, |(at_ns, _)| *at_ns);
     for (at_ns, effect) in &replayed.effects {
         let text = if args.json {
-            serde_json::to_string(&Line { at_ns: *at_ns, effect }).map_err(|error| Failure::new(exit::FAILURE, error))?
+            serde_json::to_string(&Line {
+                at_ns: *at_ns,
+                effect,
+            })
+            .map_err(|error| Failure::new(exit::FAILURE, error))?
         } else {
-            format!("{:+10.3} s  {}", at_ns.saturating_sub(first_ns) as f64 / 1e9, effect_text(effect))
+            format!(
+                "{:+10.3} s  {}",
+                at_ns.saturating_sub(first_ns) as f64 / 1e9,
+                effect_text(effect)
+            )
         };
         super::print(&format!("{text}\n"));
     }

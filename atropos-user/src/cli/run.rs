@@ -10,11 +10,11 @@ use clap::Args;
 use super::find::{TargetArgs, preset_for};
 use super::{ControlArgs, Failure, exit};
 use crate::agent::carrier::Carrier;
+use crate::agent::clock;
 use crate::agent::initiator;
 use crate::agent::resolve::Resolved;
 use crate::agent::run::{End, StopSignals, run as watch};
 use crate::agent::tell::Teller;
-use crate::agent::clock;
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder};
 use crate::config::parse_slo;
 use crate::engine::settings::{Mode, Settings, Slo};
@@ -85,7 +85,8 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
 
 /// Watches the process and, when it restarts and can be found again, its successors.
 async fn run_all(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let slo = parse_slo(&args.slo).map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
+    let slo = parse_slo(&args.slo)
+        .map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
     let mut process = args.target.find()?;
     loop {
         let end = run_one(args, slo, process).await?;
@@ -95,7 +96,9 @@ async fn run_all(args: &RunArgs) -> Result<ExitCode, Failure> {
         if !args.target.survives_restart() {
             return Ok(ExitCode::from(exit::TARGET));
         }
-        let Some(successor) = successor(args).await? else { return Ok(ExitCode::SUCCESS) };
+        let Some(successor) = successor(args).await? else {
+            return Ok(ExitCode::SUCCESS);
+        };
         process = successor;
     }
 }
@@ -104,8 +107,14 @@ async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Fail
     let preset = preset_for(args.preset.as_deref(), &process)?;
     let resolved = Resolved::new(process, preset)?;
     let carrier = Carrier::start(ladder(args, &resolved).await?);
-    let settings = resolved.preset.settings(slo, args.mode(), args.protect_user.clone());
-    let mut teller = Teller::new(args.json, audit(args, &resolved)?, recorder(args, &settings)?);
+    let settings = resolved
+        .preset
+        .settings(slo, args.mode(), args.protect_user.clone());
+    let mut teller = Teller::new(
+        args.json,
+        audit(args, &resolved)?,
+        recorder(args, &settings)?,
+    );
     let end = watch(&resolved, settings, carrier, &mut teller).await?;
     let reason = match end {
         End::Asked => "asked to stop",
@@ -123,7 +132,9 @@ async fn successor(args: &RunArgs) -> Result<Option<Process>, Failure> {
             () = stop.asked() => return Ok(None),
             () = tokio::time::sleep(SUCCESSOR_EVERY) => {}
         }
-        let Ok(process) = args.target.find() else { continue };
+        let Ok(process) = args.target.find() else {
+            continue;
+        };
         if ready(args, &process).await {
             return Ok(Some(process));
         }
@@ -133,32 +144,51 @@ async fn successor(args: &RunArgs) -> Result<Option<Process>, Failure> {
 /// Whether a server that has just started can be watched: its symbols are mapped and, in enforce mode, it takes the
 /// control connection.
 async fn ready(args: &RunArgs, process: &Process) -> bool {
-    let Ok(preset) = preset_for(args.preset.as_deref(), process) else { return false };
-    let Ok(resolved) = Resolved::new(process.clone(), preset) else { return false };
+    let Ok(preset) = preset_for(args.preset.as_deref(), process) else {
+        return false;
+    };
+    let Ok(resolved) = Resolved::new(process.clone(), preset) else {
+        return false;
+    };
     ladder(args, &resolved).await.is_ok()
 }
 
 fn audit(args: &RunArgs, resolved: &Resolved) -> Result<Option<Audit>, Failure> {
-    let Some(path) = &args.audit else { return Ok(None) };
+    let Some(path) = &args.audit else {
+        return Ok(None);
+    };
     let run = Run {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        host: nix::unistd::gethostname()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
         pid: resolved.process.pid(),
         exe: resolved.process.exe().display().to_string(),
-        build_id: resolved.binary.build_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        build_id: resolved
+            .binary
+            .build_id
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         preset: resolved.preset.name.value.clone(),
         mode: args.mode(),
         slo: args.slo.clone(),
     };
-    let clock = AuditClock { monotonic_ns: clock::monotonic_ns, unix_ns: clock::epoch_ns };
-    let opened = Audit::open(path, run, clock).with_context(|| format!("cannot open the audit log {}", path.display()))?;
+    let clock = AuditClock {
+        monotonic_ns: clock::monotonic_ns,
+        unix_ns: clock::epoch_ns,
+    };
+    let opened = Audit::open(path, run, clock)
+        .with_context(|| format!("cannot open the audit log {}", path.display()))?;
     Ok(Some(opened))
 }
 
 fn recorder(args: &RunArgs, settings: &Settings) -> Result<Option<Recorder>, Failure> {
-    let Some(path) = &args.record else { return Ok(None) };
-    let created =
-        Recorder::create(path, settings).with_context(|| format!("cannot create the recording {}", path.display()))?;
+    let Some(path) = &args.record else {
+        return Ok(None);
+    };
+    let created = Recorder::create(path, settings)
+        .with_context(|| format!("cannot create the recording {}", path.display()))?;
     Ok(Some(created))
 }
 

@@ -30,7 +30,8 @@ pub(super) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
     let resolved = Resolved::new(process, preset)?;
     let report = look(&resolved)?;
     if args.json {
-        let json = serde_json::to_string_pretty(&report).map_err(|error| Failure::new(exit::FAILURE, error))?;
+        let json = serde_json::to_string_pretty(&report)
+            .map_err(|error| Failure::new(exit::FAILURE, error))?;
         super::print(&format!("{json}\n"));
     } else {
         super::print(&ui::why::text(&report));

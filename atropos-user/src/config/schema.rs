@@ -63,6 +63,7 @@ pub(crate) const ROOT: Section = Section {
         must("name", "string"),
         may("extends", "string"),
         may("title", "string"),
+        may("unseen", "array of strings"),
         may("match", "table"),
         may("layout", "table"),
         may("sessions", "table"),

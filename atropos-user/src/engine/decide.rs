@@ -1,16 +1,18 @@
 //! The decision: candidates, verdicts, the choice, its record and its order.
 
+use serde::Serialize;
+
 use super::Engine;
 use super::blame::{self, Graph};
 use super::detector::Reading;
-use super::estimator::Estimate;
+use super::estimator::{self, Estimate};
 use super::explain;
 use super::gain::{self, Role, Scored};
-use super::guard::{class_of, rung};
+use super::guard::class_of;
 use super::input::{Activity, SessionKey};
 use super::pacing::Flying;
 use super::policy::{self, MultiObjective, Policy};
-use super::record::{Candidate, Decision, Effect, Order, PassedOver, Trigger};
+use super::record::{Assessment, Candidate, Decision, Effect, Order, PassedOver, Trigger};
 
 /// A task to blame for less than this share of what the main holder is to blame for is no cause worth a cancel: ending it
 /// leaves the overload where it is, however long it has been there.
@@ -59,6 +61,15 @@ impl Told {
     }
 }
 
+/// One look at the target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Survey {
+    /// Every resource with its level.
+    pub resources: Vec<Assessment>,
+    /// Every task that is in somebody's way, best first. `passed_over` is `None` for the one that would be chosen.
+    pub candidates: Vec<Candidate>,
+}
+
 /// A candidate with its verdict.
 struct Judged {
     scored: Scored,
@@ -79,7 +90,7 @@ impl Engine {
         if self.is_advised(&scored) {
             return;
         }
-        let levels = estimate.levels();
+        let levels = estimate.levels(self.settings.tuning.contention_floor);
         let judged = self.judge(&levels, graph, scored);
         let chosen = judged
             .iter()
@@ -110,14 +121,8 @@ impl Engine {
             return false;
         };
         let there = scored.iter().any(|candidate| {
-            let state = self
-                .ledger
-                .sessions
-                .get(&candidate.session)
-                .and_then(|known| known.state.as_ref());
             candidate.session == advised.session
-                && state
-                    .is_some_and(|state| state.id == advised.id && state.request == advised.request)
+                && super::guard::id_of(&self.ledger, candidate.session) == advised.id
         });
         if !there {
             self.advised = None;
@@ -148,6 +153,20 @@ impl Engine {
                 })
             })
             .collect();
+        self.rank(levels, &mut judged);
+        judged.sort_by(|a, b| {
+            let victim =
+                |judged: &Judged| matches!(judged.verdict, Some(PassedOver::Victim { .. }));
+            (victim(a).cmp(&victim(b)))
+                .then(b.score.total_cmp(&a.score))
+                .then(a.verdict.is_some().cmp(&b.verdict.is_some()))
+                .then(a.scored.session.cmp(&b.scored.session))
+        });
+        judged
+    }
+
+    /// Chooses among those that may be cancelled, and says why not the others.
+    fn rank(&self, levels: &[f64], judged: &mut [Judged]) {
         let eligible: Vec<usize> = (0..judged.len())
             .filter(|index| judged[*index].verdict.is_none())
             .collect();
@@ -164,25 +183,73 @@ impl Engine {
                 .dominated_by
                 .map(|by| super::guard::id_of(&self.ledger, candidates[by].session));
             judged[eligible[ranked.index]].verdict = match by {
+                _ if ranked.score <= 0.0 => Some(PassedOver::GainTooSmall),
                 _ if place == 0 => None,
                 Some(by) => Some(PassedOver::Dominated { by }),
                 None => Some(PassedOver::LowerScore),
             };
         }
-        judged.sort_by(|a, b| {
-            let victim =
-                |judged: &Judged| matches!(judged.verdict, Some(PassedOver::Victim { .. }));
-            (victim(a).cmp(&victim(b)))
-                .then(b.score.total_cmp(&a.score))
-                .then(a.verdict.is_some().cmp(&b.verdict.is_some()))
-                .then(a.scored.session.cmp(&b.scored.session))
-        });
-        judged
+    }
+
+    /// One look without waiting for an overload, for a person: every task that is in somebody's way, best first, with
+    /// what ending it would free and what forbids it. Nothing is decided, and nothing is remembered.
+    #[must_use]
+    pub fn survey(&self) -> Survey {
+        let graph = blame::assign(&self.ledger);
+        let flights = self.flights(&graph);
+        let estimate = estimator::estimate(
+            &self.settings,
+            &self.ledger,
+            &graph,
+            &self.detector,
+            &flights,
+        );
+        let scored = gain::score(&self.settings, &self.ledger, &graph);
+        let judged = self.judge(&estimate.levels(0.0), &graph, scored);
+        Survey {
+            candidates: self.candidates(&graph, &judged, None),
+            resources: estimate.resources,
+        }
+    }
+
+    /// The first rung of the ladder that works on a session in its present state.
+    #[must_use]
+    pub fn rung_for(&self, session: SessionKey) -> Option<u8> {
+        let state = self.ledger.sessions.get(&session)?.state.as_ref()?;
+        self.guard
+            .first_rung(&self.settings, state)
+            .map(|(index, _)| index)
+    }
+
+    fn candidates(
+        &self,
+        graph: &Graph,
+        judged: &[Judged],
+        chosen: Option<SessionKey>,
+    ) -> Vec<Candidate> {
+        let listed = judged
+            .iter()
+            .enumerate()
+            .filter(|(n, judged)| *n < LISTED || Some(judged.scored.session) == chosen);
+        listed
+            .filter_map(|(_, judged)| {
+                let (scored, node) = (&judged.scored, graph.get(&judged.scored.session)?);
+                let verdict = judged.verdict.clone();
+                Some(explain::candidate(
+                    &self.settings,
+                    &self.ledger,
+                    node,
+                    scored,
+                    judged.score,
+                    verdict,
+                ))
+            })
+            .collect()
     }
 
     fn order(&mut self, chosen: &Scored) -> Option<Order> {
         let state = self.ledger.sessions.get(&chosen.session)?.state.clone()?;
-        let (index, rung) = rung(&self.settings, state.activity, None)?;
+        let (index, rung) = self.guard.first_rung(&self.settings, &state)?;
         self.order_count += 1;
         self.guard
             .ordered(self.order_count, &state, self.ledger.now_ns);
@@ -206,24 +273,7 @@ impl Engine {
         order: Option<&Order>,
     ) -> Decision {
         let chosen = order.map(|order| order.task.session);
-        let listed = judged
-            .iter()
-            .enumerate()
-            .filter(|(n, judged)| *n < LISTED || Some(judged.scored.session) == chosen);
-        let candidates: Vec<Candidate> = listed
-            .filter_map(|(_, judged)| {
-                let (scored, node) = (&judged.scored, graph.get(&judged.scored.session)?);
-                let verdict = judged.verdict.clone();
-                Some(explain::candidate(
-                    &self.settings,
-                    &self.ledger,
-                    node,
-                    scored,
-                    judged.score,
-                    verdict,
-                ))
-            })
-            .collect();
+        let candidates = self.candidates(graph, judged, chosen);
         let orders: Vec<Order> = order.cloned().into_iter().collect();
         Decision {
             decision: self.decision_count,
@@ -301,7 +351,7 @@ impl Engine {
         if let Some(state) = &state {
             self.guard.ordered(order.order, state, self.ledger.now_ns);
         }
-        flying.escalate(&self.settings, order.clone());
+        flying.escalate(&self.settings, &self.ledger, order.clone());
         out.push(Effect::Cancel(order));
     }
 }

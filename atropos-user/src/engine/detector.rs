@@ -45,7 +45,7 @@ pub(super) struct Reading {
     pub(super) reference: Option<f64>,
     pub(super) in_flight: u64,
     pub(super) waiting: u64,
-    /// The percentile is above the limit.
+    /// The percentile is above the limit, by more than one request that waits for nothing.
     pub(super) breached: bool,
     /// ... and throughput is flat and work is pending.
     pub(super) over: bool,
@@ -131,7 +131,7 @@ impl Detector {
     pub(super) fn assess(&mut self, flights: &[Flight], now_ns: u64) -> Reading {
         let limit_ns = self.limit_ns();
         let latency_ns = self.percentile_ns(flights, now_ns);
-        let breached = latency_ns > limit_ns;
+        let breached = latency_ns > limit_ns && !self.is_lone(flights, limit_ns, now_ns);
         let breach_ns = if breached {
             self.breach_ns(flights, limit_ns, now_ns)
         } else {
@@ -147,10 +147,7 @@ impl Detector {
             in_flight,
             waiting: flights.iter().filter(|flight| flight.waiting).count() as u64,
             breached,
-            over: breached
-                && in_flight > 0
-                && self.is_flat(now_ns)
-                && !self.is_lone(flights, limit_ns, now_ns),
+            over: breached && in_flight > 0 && self.is_flat(now_ns),
             breach_ns,
         }
     }

@@ -20,11 +20,12 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Contention levels by resource, for the policy.
-    pub(super) fn levels(&self) -> Vec<f64> {
+    /// Contention levels by resource, for the policy: a resource below the floor is no bottleneck and counts for nothing.
+    pub(super) fn levels(&self, floor: f64) -> Vec<f64> {
+        let contended = |level: f64| if level >= floor { level } else { 0.0 };
         self.resources
             .iter()
-            .map(|resource| resource.level)
+            .map(|resource| contended(resource.level))
             .collect()
     }
 
@@ -150,3 +151,7 @@ fn explained(ledger: &Ledger, detector: &Detector, flights: &[Flight]) -> f64 {
     )
     .min(1.0)
 }
+
+#[cfg(test)]
+#[path = "estimator_tests.rs"]
+mod tests;

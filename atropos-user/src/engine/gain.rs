@@ -91,55 +91,47 @@ fn scored(
 ) -> Scored {
     let undo_s = undo_s(settings, ledger, session);
     let progress = progress(ledger, session);
-    let parts = node
-        .blamed_s
-        .iter()
-        .zip(lost_s)
-        .enumerate()
-        .map(|(r, (blamed_s, lost_s))| {
-            let resource = ResourceId(r as u16);
-            let blame = if *lost_s > 0.0 {
-                (blamed_s / lost_s).clamp(0.0, 1.0)
-            } else {
-                0.0
-            };
-            let usage_s = usage_s(
-                ledger,
-                node.in_way.iter().filter(|way| way.resource == resource),
-            );
-            Part {
-                resource,
-                usage_s,
-                progress,
-                blame,
-                undo_s,
-                gain_s: (remaining_s - undo_s).max(0.0) * blame,
-            }
-        })
-        .collect();
-    let in_way_since_ns = node
-        .in_way
-        .iter()
-        .map(|way| way.since_ns)
-        .min()
-        .unwrap_or(ledger.now_ns);
+    let part = |(r, (blamed_s, lost_s)): (usize, (&f64, &f64))| {
+        let resource = ResourceId(r as u16);
+        let blame = if *lost_s > 0.0 {
+            (blamed_s / lost_s).clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+        let usage_s = usage_s(
+            ledger,
+            node.in_way.iter().filter(|way| way.resource == resource),
+        );
+        let gain_s = (remaining_s - undo_s).max(0.0) * blame;
+        Part {
+            resource,
+            usage_s,
+            progress,
+            blame,
+            undo_s,
+            gain_s,
+        }
+    };
+    let ways = || node.in_way.iter();
     Scored {
         session,
         role: role(session, node),
-        parts,
-        in_way_since_ns,
-        evidence: node
-            .in_way
+        parts: node
+            .blamed_s
             .iter()
+            .zip(lost_s)
+            .enumerate()
+            .map(part)
+            .collect(),
+        in_way_since_ns: ways()
+            .map(|way| way.since_ns)
+            .min()
+            .unwrap_or(ledger.now_ns),
+        evidence: ways()
             .map(|way| way.evidence)
             .max()
             .unwrap_or(Evidence::Inference),
-        seen_ns: node
-            .in_way
-            .iter()
-            .map(|way| way.seen_ns)
-            .min()
-            .unwrap_or(u64::MAX),
+        seen_ns: ways().map(|way| way.seen_ns).min().unwrap_or(u64::MAX),
     }
 }
 

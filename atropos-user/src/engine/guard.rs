@@ -6,11 +6,14 @@ use super::blame::Node;
 use super::gain::{Role, Scored};
 use super::input::{Activity, BlockKind, Evidence, SessionKey, SessionState};
 use super::ledger::Ledger;
-use super::record::PassedOver;
+use super::record::{Order, PassedOver, Task};
 use super::settings::{Class, Rung, Settings};
 
 /// A second of work is cheap to repeat: a queued request of a protected class that has done no more is still only queued.
 const QUEUED_WORK_NS: u64 = 1_000_000_000;
+
+/// A session that slipped away is met by the next rung for this many windows.
+const SLIP_WINDOWS: u64 = 4;
 
 const MINUTE_NS: u64 = 60_000_000_000;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
@@ -27,7 +30,17 @@ enum Work {
 pub(super) struct Guard {
     orders_ns: VecDeque<u64>,
     done: Vec<(u64, u64, Work)>,
+    slipped: Vec<Slip>,
     quarantine_until_ns: u64,
+}
+
+/// A session whose request had ended when an order for it arrived.
+#[derive(Clone, Copy, Debug)]
+struct Slip {
+    at_ns: u64,
+    session: SessionKey,
+    id: u64,
+    rung: u8,
 }
 
 impl Guard {
@@ -63,16 +76,41 @@ impl Guard {
         ));
     }
 
-    /// The order reached nobody: the work may be ended after all.
-    pub(super) fn missed(&mut self, order: u64) {
-        self.done.retain(|(_, number, _)| *number != order);
+    /// The order reached nobody: the work may be ended after all. A session that is still in the way, with one short
+    /// request after the other, is met by the next rung.
+    pub(super) fn missed(&mut self, order: &Order, now_ns: u64) {
+        self.done.retain(|(_, number, _)| *number != order.order);
+        let Task { session, id, .. } = order.task;
+        self.slipped.retain(|slip| slip.session != session);
+        self.slipped.push(Slip {
+            at_ns: now_ns,
+            session,
+            id,
+            rung: order.rung,
+        });
+    }
+
+    /// The rung to begin with for a session in this state.
+    pub(super) fn first_rung<'a>(
+        &self,
+        settings: &'a Settings,
+        state: &SessionState,
+    ) -> Option<(u8, &'a Rung)> {
+        let slipped = self
+            .slipped
+            .iter()
+            .find(|slip| slip.session == state.session && slip.id == state.id);
+        rung(settings, state.activity, slipped.map(|slip| slip.rung))
     }
 
     /// The order was refused: this very request is left alone, the same work elsewhere is not.
-    pub(super) fn refused(&mut self, order: u64, session: SessionKey, request: u64) {
+    pub(super) fn refused(&mut self, order: &Order) {
         for (_, number, work) in &mut self.done {
-            if *number == order {
-                *work = Work::Request { session, request };
+            if *number == order.order {
+                *work = Work::Request {
+                    session: order.task.session,
+                    request: order.task.request,
+                };
             }
         }
     }
@@ -90,6 +128,9 @@ impl Guard {
         let repeat_ns = settings.tuning.repeat_after_ns;
         self.done
             .retain(|(at_ns, ..)| now_ns.saturating_sub(*at_ns) < repeat_ns);
+        let slip_ns = SLIP_WINDOWS * settings.tuning.window_ns;
+        self.slipped
+            .retain(|slip| now_ns.saturating_sub(slip.at_ns) < slip_ns);
     }
 
     /// Why this candidate may not be ended now; `None` if it may.
@@ -125,7 +166,7 @@ impl Guard {
             .or_else(|| case.too_early())
             .or_else(|| case.under_way(session.is_some_and(|known| known.killed_ns.is_some())))
             .or_else(|| {
-                rung(settings, state.activity, None)
+                self.first_rung(settings, state)
                     .is_none()
                     .then_some(PassedOver::NoRung)
             })

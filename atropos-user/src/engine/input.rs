@@ -222,7 +222,8 @@ pub struct Snapshot {
     pub complete: bool,
     /// The waits in progress.
     pub waits: Vec<Wait>,
-    /// Names of the instances in `waits`.
+    /// Names of the instances in `waits` that were not named before (or whose name changed). The engine forgets the name of
+    /// an instance that nobody waits for or holds, so one that comes back is named again; naming one too often is harmless.
     pub instances: Vec<InstanceName>,
 }
 

@@ -207,15 +207,42 @@ fn time_worked_leaves_out_time_waited() {
 
 #[test]
 fn after_a_loss_what_events_told_is_inference_until_a_snapshot_confirms_it() {
-    let mut ledger = ledger(1000, vec![], vec![busy(1, 900), busy(2, 0)]);
-    at(&mut ledger, 1000, 2, acquire(LOCK));
-    at(&mut ledger, 1010, 1, begin(LOCK));
+    let begun = |hold_first: bool| {
+        let mut ledger = ledger(1000, vec![], vec![busy(1, 900), busy(2, 0)]);
+        let (before, after) = ((2, acquire(LOCK)), (1, begin(LOCK)));
+        let (before, after) = if hold_first {
+            (before, after)
+        } else {
+            (after, before)
+        };
+        at(&mut ledger, 1000, before.0, before.1);
+        ledger.lose_trust(1010 * MS);
+        at(&mut ledger, 1020, after.0, after.1);
+        ledger
+    };
     let evidence = |ledger: &Ledger| ledger.edges(&ledger.waits[&SessionKey(1)])[0].evidence;
-    assert_eq!(evidence(&ledger), Evidence::Event);
-    ledger.lose_trust(1020 * MS);
-    assert_eq!(evidence(&ledger), Evidence::Inference);
-    ledger.snapshot(&snapshot(1100, vec![wait(1, 7, 1010, &[granted(2, 1000)])]));
-    assert_eq!(evidence(&ledger), Evidence::Walk);
+    assert_eq!(
+        evidence(&begun(true)),
+        Evidence::Inference,
+        "the hold may be over"
+    );
+    assert_eq!(
+        evidence(&begun(false)),
+        Evidence::Inference,
+        "the wait may be over"
+    );
+    let mut confirmed = begun(true);
+    confirmed.snapshot(&snapshot(1100, vec![wait(1, 7, 1020, &[granted(2, 1000)])]));
+    assert_eq!(evidence(&confirmed), Evidence::Walk);
+    at(&mut confirmed, 1110, 1, end(LOCK));
+    at(&mut confirmed, 1120, 2, release(LOCK));
+    at(&mut confirmed, 1130, 2, acquire(LOCK));
+    at(&mut confirmed, 1140, 1, begin(LOCK));
+    assert_eq!(
+        evidence(&confirmed),
+        Evidence::Event,
+        "what came after the loss is whole"
+    );
 }
 
 #[test]

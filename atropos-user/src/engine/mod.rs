@@ -32,6 +32,7 @@ mod policy;
 mod view;
 mod window;
 
+pub use decide::Survey;
 use input::{Activity, Input, OrderReport, Tick};
 use record::{Effect, OutcomeKind};
 pub use settings::Settings;
@@ -200,16 +201,16 @@ impl Engine {
         let Some(result) = flying.report(&self.settings, report) else {
             return;
         };
-        let task = flying.order.task.clone();
+        let order = flying.order.clone();
         out.push(Effect::Outcome(flying.outcome(
             &self.settings,
             &self.ledger,
             result,
         )));
         match result {
-            OutcomeKind::Missed => self.guard.missed(report.order),
-            OutcomeKind::Refused => self.guard.refused(report.order, task.session, task.request),
-            _ => self.advised = Some(task),
+            OutcomeKind::Missed => self.guard.missed(&order, self.ledger.now_ns),
+            OutcomeKind::Refused => self.guard.refused(&order),
+            _ => self.advised = Some(order.task),
         }
         self.flying = None;
     }

@@ -61,30 +61,18 @@ impl Engine {
         out: &mut Vec<Effect>,
     ) -> bool {
         let now_ns = self.ledger.now_ns;
-        let (window_ns, confirm) = (
-            self.settings.tuning.window_ns,
-            self.settings.tuning.confirm_ticks,
-        );
-        let overload = &mut self.overload;
         if !reading.over {
-            overload.ticks_over = 0;
-            if overload.state.is_some() && now_ns.saturating_sub(overload.over_ns) >= window_ns {
-                overload.state = None;
-                self.told.forget();
-                out.push(note(
-                    now_ns,
-                    OverloadState::Ended,
-                    format!("no overload for {:.1} s", seconds(window_ns)),
-                ));
-            }
+            self.watch_end(out);
             return false;
         }
+        let window_ns = self.settings.tuning.window_ns;
+        let overload = &mut self.overload;
         if overload.ticks_over == 0 && overload.state.is_none() {
             overload.breach_ns = reading.breach_ns;
         }
         overload.ticks_over = overload.ticks_over.saturating_add(1);
         overload.over_ns = now_ns;
-        if overload.ticks_over < confirm {
+        if overload.ticks_over < self.settings.tuning.confirm_ticks {
             return false;
         }
         let by_resource = estimate.is_resource_overload(&self.settings);
@@ -111,6 +99,20 @@ impl Engine {
             }
         }
         by_resource
+    }
+
+    /// The overload is over when no tick has shown it for a window.
+    fn watch_end(&mut self, out: &mut Vec<Effect>) {
+        let (now_ns, window_ns) = (self.ledger.now_ns, self.settings.tuning.window_ns);
+        self.overload.ticks_over = 0;
+        if self.overload.state.is_some()
+            && now_ns.saturating_sub(self.overload.over_ns) >= window_ns
+        {
+            self.overload.state = None;
+            self.told.forget();
+            let reason = format!("no overload for {:.1} s", seconds(window_ns));
+            out.push(note(now_ns, OverloadState::Ended, reason));
+        }
     }
 }
 

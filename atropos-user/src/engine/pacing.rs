@@ -24,6 +24,10 @@ pub(super) struct Flying {
     /// The release was confirmed at a tick.
     settled: bool,
     rolling_back: bool,
+    /// It named a running request.
+    ordered_busy: bool,
+    /// Since when that request has been over while what it held stays held.
+    spent_ns: Option<u64>,
     deadline_ns: u64,
 }
 
@@ -65,12 +69,16 @@ impl Flying {
             released_ns: None,
             settled: false,
             rolling_back: false,
+            ordered_busy: is_busy(ledger, target),
+            spent_ns: None,
             deadline_ns,
         }
     }
 
     /// The same task by the next rung.
-    pub(super) fn escalate(&mut self, settings: &Settings, order: Order) {
+    pub(super) fn escalate(&mut self, settings: &Settings, ledger: &Ledger, order: Order) {
+        self.ordered_busy = is_busy(ledger, order.task.session);
+        self.spent_ns = None;
         self.deadline_ns = order
             .at_ns
             .saturating_add(deadline_of(settings, order.rung));
@@ -152,10 +160,32 @@ impl Flying {
                 Step::Wait
             };
         }
+        let spent = self.next_when_spent(settings, ledger);
         if now_ns < self.deadline_ns {
-            return Step::Wait;
+            return spent
+                .filter(|_| self.accepted_ns.is_some())
+                .map_or(Step::Wait, Step::Escalate);
         }
         self.overdue(settings, ledger)
+    }
+
+    /// The order has ended the request, and what it held stays held, since a transaction outlives its statements: the
+    /// rung to go on to, once the client has had half a window to end the transaction itself.
+    fn next_when_spent(&mut self, settings: &Settings, ledger: &Ledger) -> Option<u8> {
+        let task = &self.order.task;
+        let state = ledger
+            .sessions
+            .get(&task.session)
+            .and_then(|known| known.state.as_ref())?;
+        let over = state.request != task.request || state.activity != Activity::Busy;
+        if !self.ordered_busy || !over {
+            self.spent_ns = None;
+            return None;
+        }
+        let since_ns = *self.spent_ns.get_or_insert(ledger.now_ns);
+        let patience_ns = settings.tuning.window_ns / 2;
+        let next = rung(settings, state.activity, Some(self.order.rung))?;
+        (ledger.now_ns.saturating_sub(since_ns) >= patience_ns).then_some(next.0)
     }
 
     fn overdue(&mut self, settings: &Settings, ledger: &Ledger) -> Step {
@@ -216,6 +246,14 @@ impl Flying {
         (before > 0.0)
             .then(|| self.order.expected_gain_s * ((before - after) / before).clamp(-1.0, 1.0))
     }
+}
+
+fn is_busy(ledger: &Ledger, session: SessionKey) -> bool {
+    let state = ledger
+        .sessions
+        .get(&session)
+        .and_then(|known| known.state.as_ref());
+    state.is_some_and(|state| state.activity == Activity::Busy)
 }
 
 fn deadline_of(settings: &Settings, rung: u8) -> u64 {

@@ -139,7 +139,8 @@ pub struct Tuning {
     pub nearly_done: f64,
     /// A task is not cancelled before it has been in the way this long. 50 ms.
     pub min_blocking_ns: u64,
-    /// A session idle in a transaction is not ended before it has been idle this long. 500 ms.
+    /// A session idle in a transaction or with explicit locks is not ended before it has been idle this long. 3 s: tools that
+    /// swap tables hold locks idly for one to three seconds, on purpose, and applications call each other in between.
     pub min_idle_ns: u64,
     /// The least expected gain, in seconds, worth a cancel. 0.02.
     pub min_gain_s: f64,
@@ -168,7 +169,7 @@ impl Default for Tuning {
             unknown_horizon_ns: 5_000_000_000,
             nearly_done: 0.9,
             min_blocking_ns: 50_000_000,
-            min_idle_ns: 500_000_000,
+            min_idle_ns: 3_000_000_000,
             min_gain_s: 0.02,
             per_decision: 1,
             per_minute: 6,

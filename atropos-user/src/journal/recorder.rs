@@ -3,9 +3,12 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
+};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::time::Duration;
 
 use crate::engine::Settings;
 use crate::engine::input::Input;
@@ -14,12 +17,15 @@ use super::record::RecordWriter;
 
 /// Inputs that may wait for the disk: more than ten seconds of a busy agent.
 const QUEUE_INPUTS: usize = 8192;
+/// How long a stop waits for the disk.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Records inputs in the background.
 pub struct Recorder {
     /// `None` once the recording has stopped.
     to_writer: Option<SyncSender<Input>>,
-    writer: Option<JoinHandle<()>>,
+    /// Closed by the writer when it is done.
+    done: Receiver<()>,
     trouble: Arc<Mutex<Option<String>>>,
 }
 
@@ -38,9 +44,11 @@ impl Recorder {
         let (to_writer, inputs) = sync_channel(QUEUE_INPUTS);
         let trouble = Arc::new(Mutex::new(None));
         let said = Arc::clone(&trouble);
-        let writer = thread::Builder::new()
+        let (done, when_done) = channel();
+        thread::Builder::new()
             .name("atropos-record".to_owned())
             .spawn(move || {
+                let _done: std::sync::mpsc::Sender<()> = done;
                 if let Err(error) = write_all(writer, &inputs, &said) {
                     say(
                         &said,
@@ -50,7 +58,7 @@ impl Recorder {
             })?;
         Ok(Self {
             to_writer: Some(to_writer),
-            writer: Some(writer),
+            done: when_done,
             trouble,
         })
     }
@@ -82,28 +90,16 @@ impl Recorder {
             .clone()
     }
 
-    /// Writes the rest and the end marker, and waits for it.
+    /// Writes the rest and the end marker, and waits for it, at most two seconds.
     pub fn finish(mut self) -> Result<(), String> {
-        self.close();
-        self.trouble().map_or(Ok(()), Err)
-    }
-
-    fn close(&mut self) {
         self.to_writer = None;
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
+        if self.done.recv_timeout(STOP_LIMIT) == Err(RecvTimeoutError::Timeout) {
             say(
                 &self.trouble,
-                "the recording stopped: its writer failed".to_owned(),
+                "the recording is not finished: the disk is too slow".to_owned(),
             );
         }
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.close();
+        self.trouble().map_or(Ok(()), Err)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use crate::engine::{Engine, Settings};
 use crate::engine::input::Input;
 use crate::engine::record::Effect;
+use crate::engine::{Engine, Settings};
 
 use super::record::{RecordError, RecordReader};
 

@@ -33,8 +33,18 @@ impl Counters {
     pub fn totals(&self) -> Result<[Totals; TOTAL_SLOTS]> {
         let values = self.totals.get(&0, 0).context("cannot read map TOTALS")?;
         let mut sum = [Totals::default(); TOTAL_SLOTS];
-        for (to, from) in values.iter().flat_map(|cpu| cpu.iter()).enumerate().map(|(i, t)| (i % TOTAL_SLOTS, t)) {
-            let Totals { count, sum_ns, unmatched, amount } = from;
+        for (to, from) in values
+            .iter()
+            .flat_map(|cpu| cpu.iter())
+            .enumerate()
+            .map(|(i, t)| (i % TOTAL_SLOTS, t))
+        {
+            let Totals {
+                count,
+                sum_ns,
+                unmatched,
+                amount,
+            } = from;
             sum[to].count += count;
             sum[to].sum_ns += sum_ns;
             sum[to].unmatched += unmatched;
@@ -45,22 +55,33 @@ impl Counters {
 
     /// Latencies of completed requests by bucket since the start.
     pub fn latencies(&self) -> Result<Latencies> {
-        Ok(sum(&self.latency.get(&0, 0).context("cannot read map LATENCY")?))
+        Ok(sum(&self
+            .latency
+            .get(&0, 0)
+            .context("cannot read map LATENCY")?))
     }
 
     /// Passings in scope by site since the start.
     pub fn hits(&self) -> Result<[u64; MAX_SITES as usize]> {
-        Ok(sum(&self.hits.get(&0, 0).context("cannot read map HITS")?))
+        Ok(sum(&self
+            .hits
+            .get(&0, 0)
+            .context("cannot read map HITS")?))
     }
 
     /// What could not be kept, by [`Loss`], since the start.
     pub fn lost(&self) -> Result<[u64; Loss::COUNT]> {
-        Ok(sum(&self.lost.get(&0, 0).context("cannot read map LOST")?))
+        Ok(sum(&self
+            .lost
+            .get(&0, 0)
+            .context("cannot read map LOST")?))
     }
 
     /// Starts a sample of requests: those that began before `at_ns` are not timed.
     pub fn start_sample(&mut self, at_ns: u64) -> Result<()> {
-        self.sample.set(0, at_ns, 0).context("cannot write map SAMPLE")
+        self.sample
+            .set(0, at_ns, 0)
+            .context("cannot write map SAMPLE")
     }
 }
 

@@ -33,7 +33,10 @@ pub fn decode(bytes: &[u8]) -> Option<Decoded> {
         flags: bytes[49],
         reserved: field(bytes, 50),
     };
-    Some(Decoded { op: Op::from_u8(record.op)?, record })
+    Some(Decoded {
+        op: Op::from_u8(record.op)?,
+        record,
+    })
 }
 
 /// `N` bytes at a constant offset.

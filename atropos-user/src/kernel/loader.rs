@@ -44,9 +44,13 @@ impl Kernel {
         let btf = Btf::from_sys_fs().context(
             "cannot read the kernel's type information from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF is needed",
         )?;
-        let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).context("cannot load the kernel half")?;
+        let mut ebpf = EbpfLoader::new()
+            .btf(Some(&btf))
+            .load(OBJECT)
+            .context("cannot load the kernel half")?;
         let mut take = |name: &'static str| -> Result<Map> {
-            ebpf.take_map(name).ok_or_else(|| anyhow!("the kernel half has no map {name}"))
+            ebpf.take_map(name)
+                .ok_or_else(|| anyhow!("the kernel half has no map {name}"))
         };
         let ring = Ring::new(take("EVENTS")?)?;
         let sites = Array::try_from(take("SITES")?).context("map SITES")?;
@@ -54,11 +58,22 @@ impl Kernel {
         let sessions = HashMap::try_from(take("SESSIONS")?).context("map SESSIONS")?;
         let open = HashMap::try_from(take("OPEN")?).context("map OPEN")?;
         let counters = Counters::new(take)?;
-        let mut kernel = Self { ebpf, sites, scope, sessions, open };
-        kernel.site_program()?.load().map_err(|e| refused("site", &e))?;
+        let mut kernel = Self {
+            ebpf,
+            sites,
+            scope,
+            sessions,
+            open,
+        };
+        kernel
+            .site_program()?
+            .load()
+            .map_err(|e| refused("site", &e))?;
         let exit: &mut BtfTracePoint = kernel.program("task_exit")?;
-        exit.load("sched_process_exit", &btf).map_err(|e| refused("task_exit", &e))?;
-        exit.attach().context("cannot attach to the tracepoint sched_process_exit")?;
+        exit.load("sched_process_exit", &btf)
+            .map_err(|e| refused("task_exit", &e))?;
+        exit.attach()
+            .context("cannot attach to the tracepoint sched_process_exit")?;
         Ok((kernel, ring, counters))
     }
 
@@ -74,7 +89,9 @@ impl Kernel {
 
     /// Brings a process into scope.
     pub fn watch(&mut self, pid: u32, scope: Scope) -> Result<()> {
-        self.scope.insert(pid, scope, 0).with_context(|| format!("cannot bring process {pid} into scope"))
+        self.scope
+            .insert(pid, scope, 0)
+            .with_context(|| format!("cannot bring process {pid} into scope"))
     }
 
     /// Takes a process out of scope; one that is not in scope is no error.
@@ -88,22 +105,44 @@ impl Kernel {
     }
 
     /// Says what a site means and attaches it.
-    pub fn attach(&mut self, cookie: u16, spec: &SiteSpec, file: &Path, offset: u64) -> Result<SiteLink> {
-        let active = SiteSpec { flags: spec.flags | SiteSpec::ACTIVE, ..*spec };
-        self.sites.set(u32::from(cookie), active, 0).context("cannot write map SITES")?;
+    pub fn attach(
+        &mut self,
+        cookie: u16,
+        spec: &SiteSpec,
+        file: &Path,
+        offset: u64,
+    ) -> Result<SiteLink> {
+        let active = SiteSpec {
+            flags: spec.flags | SiteSpec::ACTIVE,
+            ..*spec
+        };
+        self.sites
+            .set(u32::from(cookie), active, 0)
+            .context("cannot write map SITES")?;
         site::attach(self.site_program()?, cookie, file, offset)
     }
 
     /// Closes what the kernel half still has open of a process that is gone, or of one thread of it.
     pub fn close_exited(&mut self, pid: u32, tid: Option<u32>) {
-        let gone = |key_pid: u32, value_tid: u32| key_pid == pid && tid.is_none_or(|tid| tid == value_tid);
-        let sessions: Vec<_> =
-            self.sessions.iter().filter_map(Result::ok).filter(|(k, v)| gone(k.pid, v.tid)).map(|(k, _)| k).collect();
+        let gone =
+            |key_pid: u32, value_tid: u32| key_pid == pid && tid.is_none_or(|tid| tid == value_tid);
+        let sessions: Vec<_> = self
+            .sessions
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(k, v)| gone(k.pid, v.tid))
+            .map(|(k, _)| k)
+            .collect();
         for key in sessions {
             let _ = self.sessions.remove(&key);
         }
-        let open: Vec<_> =
-            self.open.iter().filter_map(Result::ok).filter(|(k, v)| gone(k.pid, v.tid)).map(|(k, _)| k).collect();
+        let open: Vec<_> = self
+            .open
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(k, v)| gone(k.pid, v.tid))
+            .map(|(k, _)| k)
+            .collect();
         for key in open {
             let _ = self.open.remove(&key);
         }
@@ -126,7 +165,10 @@ impl Kernel {
             .programs()
             .filter_map(|(name, program)| {
                 let verified_instructions = program.info().ok()?.verified_instruction_count()?;
-                Some(ProgramStat { name: name.to_owned(), verified_instructions })
+                Some(ProgramStat {
+                    name: name.to_owned(),
+                    verified_instructions,
+                })
             })
             .collect();
         stats.sort_by(|a, b| a.name.cmp(&b.name));
@@ -141,15 +183,24 @@ impl Kernel {
     where
         &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = aya::programs::ProgramError>,
     {
-        let program = self.ebpf.program_mut(name).ok_or_else(|| anyhow!("the kernel half has no program {name}"))?;
-        program.try_into().with_context(|| format!("program {name} is of another type than the agent thinks"))
+        let program = self
+            .ebpf
+            .program_mut(name)
+            .ok_or_else(|| anyhow!("the kernel half has no program {name}"))?;
+        program
+            .try_into()
+            .with_context(|| format!("program {name} is of another type than the agent thinks"))
     }
 }
 
 /// The error of a refused program: the cause, and the last lines of the verifier's log.
 fn refused(name: &str, error: &aya::programs::ProgramError) -> anyhow::Error {
     const LOG_LINES: usize = 20;
-    if let aya::programs::ProgramError::LoadError { io_error, verifier_log } = error {
+    if let aya::programs::ProgramError::LoadError {
+        io_error,
+        verifier_log,
+    } = error
+    {
         let log = verifier_log.to_string();
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");

@@ -15,7 +15,10 @@ pub struct Ring {
 impl Ring {
     pub(super) fn new(map: Map) -> Result<Self> {
         let ring = RingBuf::try_from(map).context("cannot map the event ring")?;
-        Ok(Self { ring, unreadable: 0 })
+        Ok(Self {
+            ring,
+            unreadable: 0,
+        })
     }
 
     /// Hands every waiting record to `take`, oldest first on each CPU.

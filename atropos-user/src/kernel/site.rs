@@ -13,14 +13,26 @@ pub struct SiteLink {
 
 /// Attaches the program to a file offset under the site's cookie, for every process that maps the file: the kernel half
 /// checks the scope itself, so that forked children count at once.
-pub(super) fn attach(program: &mut UProbe, cookie: u16, file: &Path, offset: u64) -> Result<SiteLink> {
+pub(super) fn attach(
+    program: &mut UProbe,
+    cookie: u16,
+    file: &Path,
+    offset: u64,
+) -> Result<SiteLink> {
     let point = UProbeAttachPoint {
         location: UProbeAttachLocation::AbsoluteOffset(offset),
         cookie: Some(u64::from(cookie)),
     };
     let id = program
         .attach(point, file, UProbeScope::AllProcesses)
-        .with_context(|| format!("cannot attach site {cookie} at offset {offset:#x} of {}", file.display()))?;
-    let link = program.take_link(id).context("the kernel half lost a link it had just made")?;
+        .with_context(|| {
+            format!(
+                "cannot attach site {cookie} at offset {offset:#x} of {}",
+                file.display()
+            )
+        })?;
+    let link = program
+        .take_link(id)
+        .context("the kernel half lost a link it had just made")?;
     Ok(SiteLink { _link: link })
 }

@@ -57,24 +57,6 @@ impl ProcessMemory {
         }
     }
 
-    /// Reads many places in as few calls as possible; each has its own outcome.
-    pub fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<(), Fault>> {
-        let mut outcomes = Vec::with_capacity(reads.len());
-        while outcomes.len() < reads.len() {
-            let rest = &mut reads[outcomes.len()..];
-            let batch_len = rest.len().min(MAX_VECTORS);
-            let batch = &mut rest[..batch_len];
-            let done_count = self.read_batch(batch);
-            outcomes.extend(std::iter::repeat_n(Ok(()), done_count));
-            if done_count < batch_len {
-                // The call stops at the first place that it cannot read: ask for that one alone, go on behind it.
-                let (address, into) = &mut batch[done_count];
-                outcomes.push(self.read(*address, into));
-            }
-        }
-        outcomes
-    }
-
     /// How many of the first reads were made in full.
     fn read_batch(&self, batch: &mut [(u64, &mut [u8])]) -> usize {
         let remote: Vec<RemoteIoVec> = batch
@@ -110,6 +92,23 @@ impl ProcessMemory {
 }
 
 impl Memory for ProcessMemory {
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<(), Fault>> {
+        let mut outcomes = Vec::with_capacity(reads.len());
+        while outcomes.len() < reads.len() {
+            let rest = &mut reads[outcomes.len()..];
+            let batch_len = rest.len().min(MAX_VECTORS);
+            let batch = &mut rest[..batch_len];
+            let done_count = self.read_batch(batch);
+            outcomes.extend(std::iter::repeat_n(Ok(()), done_count));
+            if done_count < batch_len {
+                // The call stops at the first place that it cannot read: ask for that one alone, go on behind it.
+                let (address, into) = &mut batch[done_count];
+                outcomes.push(self.read(*address, into));
+            }
+        }
+        outcomes
+    }
+
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
         let fault = Fault { address };
         if into.is_empty() {

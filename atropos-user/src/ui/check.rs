@@ -10,10 +10,20 @@ use crate::engine::record::Level;
 pub fn text(report: &Report, seconds: Option<f64>) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "preset {}: {}", report.preset, report.title);
-    if let Some(Target { pid, file, build_id, replaced, sessions }) = &report.process {
+    if let Some(Target {
+        pid,
+        file,
+        build_id,
+        replaced,
+        sessions,
+    }) = &report.process
+    {
         let _ = writeln!(out, "process {pid}: {file}, build id {build_id}");
         if *replaced {
-            let _ = writeln!(out, "  the file on disk is another one by now; what runs is read through the process");
+            let _ = writeln!(
+                out,
+                "  the file on disk is another one by now; what runs is read through the process"
+            );
         }
         let _ = match sessions {
             Ok(count) => writeln!(out, "  sessions: {count} listed"),
@@ -52,11 +62,19 @@ fn probe(out: &mut String, probe: &ProbeReport, seconds: Option<f64>) {
         }
         Some(Ok(place)) => {
             let of = if probe.alternatives.len() > 1 {
-                format!(", alternative {} of {}", place.alternative, probe.alternatives.len())
+                format!(
+                    ", alternative {} of {}",
+                    place.alternative,
+                    probe.alternatives.len()
+                )
             } else {
                 String::new()
             };
-            let _ = write!(out, "{} at {:#x} ({}: {}{of})", place.symbol, place.offset, place.cost, place.why);
+            let _ = write!(
+                out,
+                "{} at {:#x} ({}: {}{of})",
+                place.symbol, place.offset, place.cost, place.why
+            );
         }
     }
     if let (Some(hits), Some(seconds)) = (probe.hits, seconds) {

@@ -14,8 +14,21 @@ const STATEMENT_CHARS: usize = 60;
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
-    let Report { pid, program, preset, took_ms, session_count, waiting_count, .. } = report;
-    line(&mut out, &format!("{program} (pid {pid}, preset {preset}): {session_count} sessions, {waiting_count} waiting; seen in {took_ms:.1} ms"));
+    let Report {
+        pid,
+        program,
+        preset,
+        took_ms,
+        session_count,
+        waiting_count,
+        ..
+    } = report;
+    line(
+        &mut out,
+        &format!(
+            "{program} (pid {pid}, preset {preset}): {session_count} sessions, {waiting_count} waiting; seen in {took_ms:.1} ms"
+        ),
+    );
     for root in &report.roots {
         out.push('\n');
         node(&mut out, root, 0);
@@ -49,14 +62,26 @@ fn node(out: &mut String, node: &Node, depth: usize) {
     line(out, &format!("{indent}{arrow}{}", describe(node)));
     if !node.children.is_empty() {
         for way in &node.in_the_way {
-            let verb = if way.kind == BlockKind::Granted { "holds" } else { "is queued for" };
+            let verb = if way.kind == BlockKind::Granted {
+                "holds"
+            } else {
+                "is queued for"
+            };
             let waiters = node.waiters_count;
-            line(out, &format!("{indent}   {verb} {} on {}, {waiters} waiting behind it", way.mode, way.instance));
+            line(
+                out,
+                &format!(
+                    "{indent}   {verb} {} on {}, {waiters} waiting behind it",
+                    way.mode, way.instance
+                ),
+            );
         }
     }
     let mut shown: Vec<(&str, usize)> = Vec::new();
     for child in &node.children {
-        let alike = shown.iter_mut().find(|(statement, _)| *statement == child.statement);
+        let alike = shown
+            .iter_mut()
+            .find(|(statement, _)| *statement == child.statement);
         match alike {
             Some((_, count)) if child.children.is_empty() && *count >= SHOWN_ALIKE => *count += 1,
             Some((_, count)) => {
@@ -71,7 +96,13 @@ fn node(out: &mut String, node: &Node, depth: usize) {
     }
     for (statement, count) in shown.iter().filter(|(_, count)| *count > SHOWN_ALIKE) {
         let more = count - SHOWN_ALIKE;
-        line(out, &format!("{indent}  └─ and {more} more that wait alike: {}", cut(statement)));
+        line(
+            out,
+            &format!(
+                "{indent}  └─ and {more} more that wait alike: {}",
+                cut(statement)
+            ),
+        );
     }
 }
 
@@ -79,14 +110,24 @@ fn node(out: &mut String, node: &Node, depth: usize) {
 fn describe(node: &Node) -> String {
     let mut text = format!("session {}", node.id);
     if node.thread != 0 {
-        let _ = write!(text, " (thread {}{}{})", node.thread, if node.principal.is_empty() { "" } else { ", " }, node.principal);
+        let _ = write!(
+            text,
+            " (thread {}{}{})",
+            node.thread,
+            if node.principal.is_empty() { "" } else { ", " },
+            node.principal
+        );
     }
     let _ = write!(text, ": {}", node.doing);
     if !node.statement.is_empty() {
         let _ = write!(text, ": {}", cut(&node.statement));
     }
     if let Some(waits) = &node.waits_for {
-        let _ = write!(text, " — waits for {} on {}, at most {:.1} s", waits.mode, waits.instance, waits.for_s);
+        let _ = write!(
+            text,
+            " — waits for {} on {}, at most {:.1} s",
+            waits.mode, waits.instance, waits.for_s
+        );
     }
     if !node.also_behind.is_empty() {
         let others: Vec<String> = node.also_behind.iter().map(ToString::to_string).collect();
@@ -97,8 +138,17 @@ fn describe(node: &Node) -> String {
 
 /// One candidate in one or two lines.
 fn candidate(out: &mut String, rank: usize, choice: &Choice) {
-    let Choice { id, command, frees_count, gain_s, undo_s, but } = choice;
-    let mut text = format!("  {rank}. {command:<24} session {id}: {frees_count} go on, about {gain_s:.1} s saved");
+    let Choice {
+        id,
+        command,
+        frees_count,
+        gain_s,
+        undo_s,
+        but,
+    } = choice;
+    let mut text = format!(
+        "  {rank}. {command:<24} session {id}: {frees_count} go on, about {gain_s:.1} s saved"
+    );
     if *undo_s > 0.05 {
         let _ = write!(text, ", after about {undo_s:.1} s of undo");
     }
@@ -115,11 +165,24 @@ fn locks(out: &mut String, mutexes: &[MutexWait]) {
     }
     line(out, "\nLocks of the C library that threads wait for:");
     let who = |thread: u32, session: Option<u64>| {
-        session.map_or_else(|| format!("thread {thread}"), |id| format!("thread {thread} (session {id})"))
+        session.map_or_else(
+            || format!("thread {thread}"),
+            |id| format!("thread {thread} (session {id})"),
+        )
     };
     for wait in mutexes {
-        let owner = wait.owner_thread.map_or_else(|| "nobody who can be named".to_owned(), |t| who(t, wait.owner_session));
-        line(out, &format!("  {} waits for {}, held by {owner}", who(wait.thread, wait.session), wait.lock));
+        let owner = wait.owner_thread.map_or_else(
+            || "nobody who can be named".to_owned(),
+            |t| who(t, wait.owner_session),
+        );
+        line(
+            out,
+            &format!(
+                "  {} waits for {}, held by {owner}",
+                who(wait.thread, wait.session),
+                wait.lock
+            ),
+        );
     }
 }
 
@@ -128,5 +191,9 @@ fn cut(statement: &str) -> String {
     if statement.chars().count() <= STATEMENT_CHARS {
         return statement.to_owned();
     }
-    statement.chars().take(STATEMENT_CHARS - 1).chain(['…']).collect()
+    statement
+        .chars()
+        .take(STATEMENT_CHARS - 1)
+        .chain(['…'])
+        .collect()
 }

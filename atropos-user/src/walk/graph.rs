@@ -1,8 +1,9 @@
 //! The wait-for graph of one resource.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::list::{Entry, TicketList};
+use super::list::{Ticket, TicketList};
 use super::sessions::SessionView;
 use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
 use crate::config::expr::{Bindings, Bound};
@@ -101,12 +102,20 @@ impl LockWalk {
         let scope = walk.scope();
         for (index, (_, formula)) in walk.lets.iter().enumerate() {
             // A let sees the session and the lets before it.
-            lets.push(bind(formula, &names.with_variables(scope[..=index].iter().copied()))?);
+            lets.push(bind(
+                formula,
+                &names.with_variables(scope[..=index].iter().copied()),
+            )?);
         }
         let whole = names.with_variables(scope.iter().copied());
         let masks = names.with_variables(walk.conflict_scope());
         let conflict = |conflict: &Conflict| {
-            let Conflict { when, granted, queued, modes } = conflict;
+            let Conflict {
+                when,
+                granted,
+                queued,
+                modes,
+            } = conflict;
             Ok(Exclusion {
                 when: bind_some(when.as_ref(), &whole)?,
                 granted: bind(granted, &masks)?,
@@ -115,7 +124,12 @@ impl LockWalk {
             })
         };
         let naming = |label: &Label| {
-            let Label { namespace, namespaces, text, checks } = label;
+            let Label {
+                namespace,
+                namespaces,
+                text,
+                checks,
+            } = label;
             Ok(Naming {
                 namespace: bind_some(namespace.as_ref(), &whole)?,
                 namespaces: namespaces.clone(),
@@ -137,8 +151,16 @@ impl LockWalk {
                 .map(|formula| bind(formula, &names.with_variables(["futex"])))
                 .collect::<Result<_, _>>()?,
             granted: TicketList::bind(walk, &walk.granted, names)?,
-            queued: walk.queued.as_ref().map(|list| TicketList::bind(walk, list, names)).transpose()?,
-            conflicts: walk.conflicts.iter().map(conflict).collect::<Result<_, _>>()?,
+            queued: walk
+                .queued
+                .as_ref()
+                .map(|list| TicketList::bind(walk, list, names))
+                .transpose()?,
+            conflicts: walk
+                .conflicts
+                .iter()
+                .map(conflict)
+                .collect::<Result<_, _>>()?,
             label: walk.label.as_ref().map(naming).transpose()?,
         })
     }
@@ -150,32 +172,48 @@ impl LockWalk {
 
     /// Session keys that a thread which blocks on this futex may belong to.
     pub fn sessions_of_futex(&self, futex: u64, memory: &dyn Memory) -> Vec<u64> {
-        self.futex.iter().filter_map(|bound| bound.eval(&[futex], memory).ok()).collect()
+        self.futex
+            .iter()
+            .filter_map(|bound| bound.eval(&[futex], memory).ok())
+            .collect()
     }
 
     /// Name of a mode of an instance.
     pub fn mode_name(&self, graph: &Graph, instance: u64, mode: u32) -> String {
-        let table = graph.modes.get(&instance).and_then(|index| self.conflicts.get(*index));
-        table.and_then(|table| table.modes.get(mode as usize)).cloned().unwrap_or_else(|| format!("mode {mode}"))
+        let table = graph
+            .modes
+            .get(&instance)
+            .and_then(|index| self.conflicts.get(*index));
+        table
+            .and_then(|table| table.modes.get(mode as usize))
+            .cloned()
+            .unwrap_or_else(|| format!("mode {mode}"))
     }
 
-    /// The wait-for graph at this moment. Sessions are the target's list: an owner that is not in it fails the walk.
+    /// The wait-for graph at this moment. Sessions are the target's list: an owner that is not in it fails the walk. What
+    /// lies in the sessions is read through `near`, locks and tickets through `memory`.
     ///
     /// # Errors
     /// The first check that does not hold. Torn views do that; take it again.
-    pub fn graph(&self, sessions: &[SessionView], memory: &dyn Memory) -> Result<Graph, WalkError> {
+    pub fn graph(
+        &self,
+        sessions: &[SessionView],
+        near: &dyn Memory,
+        memory: &dyn Memory,
+    ) -> Result<Graph, WalkError> {
         let mut waiters = Vec::new();
-        for session in sessions.iter().filter(|session| session.busy) {
-            waiters.extend(self.waiter(session.key, memory)?);
+        // Idle ones too: `busy` may be what is wrong, and a walk that sees no wait must not pass for a server without one.
+        for session in sessions {
+            waiters.extend(self.waiter(session.key, near)?);
         }
         let known: BTreeSet<u64> = sessions.iter().map(|session| session.key).collect();
         let mut graph = Graph::default();
-        let mut lists: BTreeMap<u64, (Vec<Entry>, Vec<Entry>)> = BTreeMap::new();
+        let mut lists: BTreeMap<u64, (Vec<Ticket>, Vec<Ticket>)> = BTreeMap::new();
         for waiter in &waiters {
-            if !lists.contains_key(&waiter.instance) {
-                lists.insert(waiter.instance, self.tickets(waiter, &known, memory)?);
-            }
-            let (granted, queued) = &lists[&waiter.instance];
+            let (granted, queued) = match lists.entry(waiter.instance) {
+                Entry::Occupied(read) => &*read.into_mut(),
+                Entry::Vacant(unread) => &*unread.insert(self.tickets(waiter, &known, memory)?),
+            };
             self.add(waiter, granted, queued, &mut graph, memory)?;
         }
         Ok(graph)
@@ -200,12 +238,25 @@ impl LockWalk {
         for check in &self.checks {
             check.hold(&variables, memory, "waiting session", session)?;
         }
-        let mode = self.mode.as_ref().map_or(Ok(0), |mode| mode.eval(&variables, memory))?;
+        let mode = self
+            .mode
+            .as_ref()
+            .map_or(Ok(0), |mode| mode.eval(&variables, memory))?;
         let instance = self.instance.eval(&variables, memory)?;
         if mode >= 32 {
-            return Err(WalkError::Check { check: format!("mode {mode} < 32"), what: "waiting session", address: session });
+            return Err(WalkError::Check {
+                check: format!("mode {mode} < 32"),
+                what: "waiting session",
+                address: session,
+            });
         }
-        Ok(Some(Waiter { session, variables, ticket, instance, mode: mode as u32 }))
+        Ok(Some(Waiter {
+            session,
+            variables,
+            ticket,
+            instance,
+            mode: mode as u32,
+        }))
     }
 
     /// Both lists of the instance that the waiter waits for; every owner must be a known session.
@@ -214,13 +265,20 @@ impl LockWalk {
         waiter: &Waiter,
         known: &BTreeSet<u64>,
         memory: &dyn Memory,
-    ) -> Result<(Vec<Entry>, Vec<Entry>), WalkError> {
+    ) -> Result<(Vec<Ticket>, Vec<Ticket>), WalkError> {
         let granted = self.granted.read(&waiter.variables, memory)?;
-        let queued = self.queued.as_ref().map_or(Ok(Vec::new()), |list| list.read(&waiter.variables, memory))?;
+        let queued = self
+            .queued
+            .as_ref()
+            .map_or(Ok(Vec::new()), |list| list.read(&waiter.variables, memory))?;
         for entry in granted.iter().chain(&queued) {
             if !known.contains(&entry.owner) {
                 let check = "the owner of every ticket is a session".to_owned();
-                return Err(WalkError::Check { check, what: "ticket", address: entry.ticket });
+                return Err(WalkError::Check {
+                    check,
+                    what: "ticket",
+                    address: entry.ticket,
+                });
             }
         }
         Ok((granted, queued))
@@ -230,8 +288,8 @@ impl LockWalk {
     fn add(
         &self,
         waiter: &Waiter,
-        granted: &[Entry],
-        queued: &[Entry],
+        granted: &[Ticket],
+        queued: &[Ticket],
         graph: &mut Graph,
         memory: &dyn Memory,
     ) -> Result<(), WalkError> {
@@ -240,44 +298,86 @@ impl LockWalk {
             what: "waiting session",
             address: waiter.session,
         };
-        if self.queued.is_some() && !queued.iter().any(|e| e.ticket == waiter.ticket && e.mode == waiter.mode) {
-            return Err(failed("whoever waits is in the queue, with the mode it wants"));
+        if self.queued.is_some()
+            && !queued
+                .iter()
+                .any(|e| e.ticket == waiter.ticket && e.mode == waiter.mode)
+        {
+            return Err(failed(
+                "whoever waits is in the queue, with the mode it wants",
+            ));
         }
         let (table, granted_mask, queued_mask) = self.masks(waiter, memory)?;
-        let blocks = |entry: &&Entry, mask: u64| entry.owner != waiter.session && mask >> entry.mode & 1 == 1;
-        let edge = |kind| move |entry: &Entry| Edge { session: entry.owner, kind, mode: entry.mode };
+        let blocks = |entry: &&Ticket, mask: u64| {
+            entry.owner != waiter.session && mask >> entry.mode & 1 == 1
+        };
+        let edge = |kind| {
+            move |entry: &Ticket| Edge {
+                session: entry.owner,
+                kind,
+                mode: entry.mode,
+            }
+        };
         let mut blockers: Vec<Edge> = granted
             .iter()
             .filter(|entry| blocks(entry, granted_mask))
             .map(edge(BlockKind::Granted))
-            .chain(queued.iter().filter(|entry| blocks(entry, queued_mask)).map(edge(BlockKind::Queued)))
+            .chain(
+                queued
+                    .iter()
+                    .filter(|entry| blocks(entry, queued_mask))
+                    .map(edge(BlockKind::Queued)),
+            )
             .collect();
         blockers.sort_unstable();
         blockers.dedup();
         if blockers.is_empty() {
             return Err(failed("whoever waits is blocked by somebody"));
         }
-        if let std::collections::btree_map::Entry::Vacant(entry) = graph.names.entry(waiter.instance) {
+        if let Entry::Vacant(entry) = graph.names.entry(waiter.instance) {
             entry.insert(self.name(waiter, memory)?);
         }
         if let Some(table) = table {
             graph.modes.insert(waiter.instance, table);
         }
-        let Waiter { session, instance, mode, ticket, .. } = *waiter;
-        graph.waits.push(WaitFor { waiter: session, instance, mode, ticket, blockers });
+        let Waiter {
+            session,
+            instance,
+            mode,
+            ticket,
+            ..
+        } = *waiter;
+        graph.waits.push(WaitFor {
+            waiter: session,
+            instance,
+            mode,
+            ticket,
+            blockers,
+        });
         Ok(())
     }
 
     /// Index of the conflict table that holds for the waiter's instance, and the masks of granted and of queued modes
     /// that are in its way.
-    fn masks(&self, waiter: &Waiter, memory: &dyn Memory) -> Result<(Option<usize>, u64, u64), WalkError> {
+    fn masks(
+        &self,
+        waiter: &Waiter,
+        memory: &dyn Memory,
+    ) -> Result<(Option<usize>, u64, u64), WalkError> {
         let mut variables = waiter.variables.clone();
         for (index, table) in self.conflicts.iter().enumerate() {
-            let holds = table.when.as_ref().map_or(Ok(1), |when| when.eval(&variables, memory))? != 0;
+            let holds = table
+                .when
+                .as_ref()
+                .map_or(Ok(1), |when| when.eval(&variables, memory))?
+                != 0;
             if holds {
                 variables.push(u64::from(waiter.mode));
                 let granted = table.granted.eval(&variables, memory)?;
-                let queued = table.queued.as_ref().map_or(Ok(0), |queued| queued.eval(&variables, memory))?;
+                let queued = table
+                    .queued
+                    .as_ref()
+                    .map_or(Ok(0), |queued| queued.eval(&variables, memory))?;
                 return Ok((Some(index), granted, queued));
             }
         }
@@ -287,14 +387,26 @@ impl LockWalk {
 
     /// What the instance is called.
     fn name(&self, waiter: &Waiter, memory: &dyn Memory) -> Result<String, WalkError> {
-        let Some(label) = &self.label else { return Ok(format!("{:#x}", waiter.instance)) };
+        let Some(label) = &self.label else {
+            return Ok(format!("{:#x}", waiter.instance));
+        };
         for check in &label.checks {
             check.hold(&waiter.variables, memory, "instance", waiter.instance)?;
         }
         let text = label.text.read(&waiter.variables, memory)?;
-        let Some(namespace) = &label.namespace else { return Ok(text) };
-        let namespace = usize::try_from(namespace.eval(&waiter.variables, memory)?).unwrap_or(usize::MAX);
-        let class = label.namespaces.get(namespace).map_or("unknown namespace", String::as_str);
-        Ok(if text.is_empty() { class.to_owned() } else { format!("{class} {text}") })
+        let Some(namespace) = &label.namespace else {
+            return Ok(text);
+        };
+        let namespace =
+            usize::try_from(namespace.eval(&waiter.variables, memory)?).unwrap_or(usize::MAX);
+        let class = label
+            .namespaces
+            .get(namespace)
+            .map_or("unknown namespace", String::as_str);
+        Ok(if text.is_empty() {
+            class.to_owned()
+        } else {
+            format!("{class} {text}")
+        })
     }
 }

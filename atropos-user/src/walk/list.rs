@@ -7,8 +7,8 @@ use crate::memory::Memory;
 
 /// One ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Address of the ticket.
+pub struct Ticket {
+    /// Its address.
     pub ticket: u64,
     /// Session key of its owner.
     pub owner: u64,
@@ -32,7 +32,18 @@ pub(super) struct TicketList {
 
 impl TicketList {
     pub(super) fn bind(walk: &Walk, list: &List, names: &Bindings) -> Result<Self, Unbound> {
-        let List { item: _, first, next, end, object, limit, mode, owner, checks, modes } = list;
+        let List {
+            item: _,
+            first,
+            next,
+            end,
+            object,
+            limit,
+            mode,
+            owner,
+            checks,
+            modes,
+        } = list;
         let outer = names.with_variables(walk.scope());
         let inner = names.with_variables(walk.list_scope(list));
         Ok(Self {
@@ -43,13 +54,20 @@ impl TicketList {
             mode: bind_some(mode.as_ref(), &inner)?,
             owner: bind(owner, &inner)?,
             checks: bind_checks(checks, &inner)?,
-            modes: modes.as_ref().map(|modes| Check::bind(modes, &outer)).transpose()?,
+            modes: modes
+                .as_ref()
+                .map(|modes| Check::bind(modes, &outer))
+                .transpose()?,
             limit: *limit,
         })
     }
 
     /// Reads the list. `outer` are the walk's variables.
-    pub(super) fn read(&self, outer: &[u64], memory: &dyn Memory) -> Result<Vec<Entry>, WalkError> {
+    pub(super) fn read(
+        &self,
+        outer: &[u64],
+        memory: &dyn Memory,
+    ) -> Result<Vec<Ticket>, WalkError> {
         let end = self.end.eval(outer, memory)?;
         let mut node = self.first.eval(outer, memory)?;
         let mut variables = outer.to_vec();
@@ -59,7 +77,10 @@ impl TicketList {
         let mut mask = 0_u64;
         while node != end {
             if entries.len() >= self.limit as usize {
-                return Err(WalkError::TooLong { head: end, limit: self.limit });
+                return Err(WalkError::TooLong {
+                    head: end,
+                    limit: self.limit,
+                });
             }
             variables[node_slot] = node;
             let ticket = self.object.eval(&variables, memory)?;
@@ -67,19 +88,37 @@ impl TicketList {
             for check in &self.checks {
                 check.hold(&variables, memory, "ticket", ticket)?;
             }
-            let mode = self.mode.as_ref().map_or(Ok(0), |mode| mode.eval(&variables, memory))?;
+            let mode = self
+                .mode
+                .as_ref()
+                .map_or(Ok(0), |mode| mode.eval(&variables, memory))?;
             if mode >= 32 {
-                return Err(WalkError::Check { check: format!("mode {mode} < 32"), what: "ticket", address: ticket });
+                return Err(WalkError::Check {
+                    check: format!("mode {mode} < 32"),
+                    what: "ticket",
+                    address: ticket,
+                });
             }
             mask |= 1 << mode;
-            entries.push(Entry { ticket, owner: self.owner.eval(&variables, memory)?, mode: mode as u32 });
+            entries.push(Ticket {
+                ticket,
+                owner: self.owner.eval(&variables, memory)?,
+                mode: mode as u32,
+            });
             node = self.next.eval(&variables, memory)?;
         }
         if let Some(modes) = &self.modes {
             let told = modes.bound.eval(outer, memory)?;
             if told != mask {
-                let check = format!("modes in the list ({mask:#x}) == {} ({told:#x})", modes.text);
-                return Err(WalkError::Check { check, what: "list", address: end });
+                let check = format!(
+                    "modes in the list ({mask:#x}) == {} ({told:#x})",
+                    modes.text
+                );
+                return Err(WalkError::Check {
+                    check,
+                    what: "list",
+                    address: end,
+                });
             }
         }
         Ok(entries)

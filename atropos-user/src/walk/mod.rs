@@ -5,13 +5,15 @@
 //! can be torn; what a torn view shows fails a check. Refused: an edge that any check speaks against. A walk that keeps
 //! failing makes its resource blind, never a wrong edge.
 
+mod cache;
 mod graph;
 mod list;
 mod sessions;
 mod trust;
 
+pub use cache::{Fields, Look};
 pub use graph::{Edge, Graph, LockWalk, WaitFor};
-pub use list::Entry;
+pub use list::Ticket;
 pub use sessions::{SessionList, SessionView};
 pub use trust::Trust;
 
@@ -65,13 +67,26 @@ struct Check {
 
 impl Check {
     fn bind(formula: &Formula, names: &Bindings) -> Result<Self, Unbound> {
-        Ok(Self { bound: bind(formula, names)?, text: formula.text().to_owned() })
+        Ok(Self {
+            bound: bind(formula, names)?,
+            text: formula.text().to_owned(),
+        })
     }
 
     /// Fails unless the check holds.
-    fn hold(&self, variables: &[u64], memory: &dyn Memory, what: &'static str, address: u64) -> Result<(), WalkError> {
+    fn hold(
+        &self,
+        variables: &[u64],
+        memory: &dyn Memory,
+        what: &'static str,
+        address: u64,
+    ) -> Result<(), WalkError> {
         if self.bound.eval(variables, memory)? == 0 {
-            return Err(WalkError::Check { check: self.text.clone(), what, address });
+            return Err(WalkError::Check {
+                check: self.text.clone(),
+                what,
+                address,
+            });
         }
         Ok(())
     }
@@ -79,7 +94,10 @@ impl Check {
 
 /// Binds an expression.
 fn bind(formula: &Formula, names: &Bindings) -> Result<Bound, Unbound> {
-    formula.bind(names).map_err(|cause| Unbound { expression: formula.text().to_owned(), cause })
+    formula.bind(names).map_err(|cause| Unbound {
+        expression: formula.text().to_owned(),
+        cause,
+    })
 }
 
 /// Binds an expression that may be missing.
@@ -89,7 +107,10 @@ fn bind_some(formula: Option<&Formula>, names: &Bindings) -> Result<Option<Bound
 
 /// Binds checks.
 fn bind_checks(formulas: &[Formula], names: &Bindings) -> Result<Vec<Check>, Unbound> {
-    formulas.iter().map(|formula| Check::bind(formula, names)).collect()
+    formulas
+        .iter()
+        .map(|formula| Check::bind(formula, names))
+        .collect()
 }
 
 /// A text in the target's memory, bound.
@@ -106,7 +127,11 @@ const TEXT_LIMIT: usize = 1024;
 impl Text {
     fn bind(text: &TextAt, names: &Bindings) -> Result<Self, Unbound> {
         let TextAt { at, length, parts } = text;
-        Ok(Self { at: bind(at, names)?, length: bind_some(length.as_ref(), names)?, parts: *parts })
+        Ok(Self {
+            at: bind(at, names)?,
+            length: bind_some(length.as_ref(), names)?,
+            parts: *parts,
+        })
     }
 
     /// Reads the text; its parts are joined by dots, and what is not UTF-8 is replaced. A null pointer reads as nothing.
@@ -117,33 +142,22 @@ impl Text {
         }
         let bytes = match &self.length {
             Some(length) => {
-                let length = usize::try_from(length.eval(variables, memory)?).unwrap_or(TEXT_LIMIT).min(TEXT_LIMIT);
+                let length = usize::try_from(length.eval(variables, memory)?)
+                    .unwrap_or(TEXT_LIMIT)
+                    .min(TEXT_LIMIT);
                 let mut bytes = vec![0; length];
                 memory.read(address, &mut bytes)?;
                 bytes
             }
-            None => terminated(address, memory)?,
+            None => memory.read_c_string(address, TEXT_LIMIT)?,
         };
-        let parts = bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).take(self.parts.max(1) as usize);
-        Ok(parts.map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join("."))
+        let parts = bytes
+            .split(|byte| *byte == 0)
+            .filter(|part| !part.is_empty())
+            .take(self.parts.max(1) as usize);
+        Ok(parts
+            .map(|part| String::from_utf8_lossy(part))
+            .collect::<Vec<_>>()
+            .join("."))
     }
-}
-
-/// A zero-terminated text, read in small steps so that it may end just before an unmapped page.
-fn terminated(address: u64, memory: &dyn Memory) -> Result<Vec<u8>, Fault> {
-    const STEP: usize = 32;
-    let mut bytes = Vec::new();
-    while bytes.len() < TEXT_LIMIT {
-        let at = address.wrapping_add(bytes.len() as u64);
-        // Never past the end of a 32-byte granule: pages are whole granules.
-        let step = STEP - (at as usize % STEP);
-        let mut chunk = [0; STEP];
-        memory.read(at, &mut chunk[..step])?;
-        if let Some(end) = chunk[..step].iter().position(|byte| *byte == 0) {
-            bytes.extend_from_slice(&chunk[..end]);
-            break;
-        }
-        bytes.extend_from_slice(&chunk[..step]);
-    }
-    Ok(bytes)
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
-use crate::config::expr::{Bindings, Bound};
 use crate::config::Sessions;
+use crate::config::expr::{Bindings, Bound};
 use crate::memory::Memory;
 
 /// Microseconds to nanoseconds.
@@ -13,6 +13,10 @@ const NS_IN_US: u64 = 1000;
 const CLOCK_SLACK_S: i64 = 5;
 
 /// One session as its memory shows it.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, read from its own field"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionView {
     /// Session key (its address).
@@ -84,8 +88,16 @@ impl SessionList {
             ended_us: optional(&sessions.ended_us)?,
             started_epoch_s: optional(&sessions.started_epoch_s)?,
             killed: optional(&sessions.killed)?,
-            text: sessions.text.as_ref().map(|text| Text::bind(text, &names)).transpose()?,
-            principal: sessions.principal.as_ref().map(|text| Text::bind(text, &names)).transpose()?,
+            text: sessions
+                .text
+                .as_ref()
+                .map(|text| Text::bind(text, &names))
+                .transpose()?,
+            principal: sessions
+                .principal
+                .as_ref()
+                .map(|text| Text::bind(text, &names))
+                .transpose()?,
         })
     }
 
@@ -94,19 +106,30 @@ impl SessionList {
     ///
     /// # Errors
     /// The first check that does not hold: the list changed while it was read, or the layout is wrong.
-    pub fn read(&self, memory: &dyn Memory, epoch_minus_monotonic_s: i64) -> Result<Vec<SessionView>, WalkError> {
+    pub fn read(
+        &self,
+        memory: &dyn Memory,
+        epoch_minus_monotonic_s: i64,
+    ) -> Result<Vec<SessionView>, WalkError> {
         let end = self.end.eval(&[], memory)?;
         let mut key = self.first.eval(&[], memory)?;
         let mut views = Vec::new();
         let mut ids = BTreeMap::new();
         while key != end {
             if views.len() >= self.limit as usize {
-                return Err(WalkError::TooLong { head: end, limit: self.limit });
+                return Err(WalkError::TooLong {
+                    head: end,
+                    limit: self.limit,
+                });
             }
             let view = self.view(key, memory, epoch_minus_monotonic_s)?;
             // Background threads have no number of their own; two sessions with one number are a wrong layout.
             if view.id != 0 && ids.insert(view.id, key).is_some() {
-                return Err(WalkError::Check { check: "session numbers differ".to_owned(), what: "session", address: key });
+                return Err(WalkError::Check {
+                    check: "session numbers differ".to_owned(),
+                    what: "session",
+                    address: key,
+                });
             }
             views.push(view);
             key = self.next.eval(&[key], memory)?;
@@ -118,18 +141,40 @@ impl SessionList {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn view(&self, key: u64, memory: &dyn Memory, epoch_minus_monotonic_s: i64) -> Result<SessionView, WalkError> {
+    pub fn view(
+        &self,
+        key: u64,
+        memory: &dyn Memory,
+        epoch_minus_monotonic_s: i64,
+    ) -> Result<SessionView, WalkError> {
         let of = [key];
         for check in &self.checks {
             check.hold(&of, memory, "session", key)?;
         }
-        let number = |bound: &Option<Bound>| bound.as_ref().map_or(Ok(0), |bound| bound.eval(&of, memory));
+        let number = |bound: &Option<Bound>| {
+            bound
+                .as_ref()
+                .map_or(Ok(0), |bound| bound.eval(&of, memory))
+        };
         let started_us = number(&self.started_us)?;
         if let (Some(epoch_s), 1..) = (&self.started_epoch_s, started_us) {
-            let (epoch_s, started_s) = (epoch_s.eval(&of, memory)?.cast_signed(), (started_us / 1_000_000).cast_signed());
-            if started_s.saturating_add(epoch_minus_monotonic_s).abs_diff(epoch_s) > CLOCK_SLACK_S.unsigned_abs() {
-                let check = "the start by the monotonic clock agrees with the start by the wall clock".to_owned();
-                return Err(WalkError::Check { check, what: "session", address: key });
+            let (epoch_s, started_s) = (
+                epoch_s.eval(&of, memory)?.cast_signed(),
+                (started_us / 1_000_000).cast_signed(),
+            );
+            if started_s
+                .saturating_add(epoch_minus_monotonic_s)
+                .abs_diff(epoch_s)
+                > CLOCK_SLACK_S.unsigned_abs()
+            {
+                let check =
+                    "the start by the monotonic clock agrees with the start by the wall clock"
+                        .to_owned();
+                return Err(WalkError::Check {
+                    check,
+                    what: "session",
+                    address: key,
+                });
             }
         }
         Ok(SessionView {
@@ -148,11 +193,17 @@ impl SessionList {
 
     /// The session's statement; empty if there is none or it is just being replaced.
     pub fn statement(&self, key: u64, memory: &dyn Memory) -> String {
-        self.text.as_ref().and_then(|text| text.read(&[key], memory).ok()).unwrap_or_default()
+        self.text
+            .as_ref()
+            .and_then(|text| text.read(&[key], memory).ok())
+            .unwrap_or_default()
     }
 
     /// The user that the session belongs to; empty if unknown.
     pub fn principal(&self, key: u64, memory: &dyn Memory) -> String {
-        self.principal.as_ref().and_then(|text| text.read(&[key], memory).ok()).unwrap_or_default()
+        self.principal
+            .as_ref()
+            .and_then(|text| text.read(&[key], memory).ok())
+            .unwrap_or_default()
     }
 }

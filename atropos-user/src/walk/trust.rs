@@ -32,8 +32,12 @@ impl Trust {
     /// Why the walk is no evidence at present, if so.
     pub fn blind(&self) -> Option<String> {
         let last = self.last.as_ref()?;
-        (self.failed_in_a_row >= FAILURES_TO_BLIND)
-            .then(|| format!("{} views in a row failed a check; the last: {last}", self.failed_in_a_row))
+        (self.failed_in_a_row >= FAILURES_TO_BLIND).then(|| {
+            format!(
+                "{} views in a row failed a check; the last: {last}",
+                self.failed_in_a_row
+            )
+        })
     }
 
     /// The last failure.

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,10 +15,15 @@ use tempfile::TempDir;
 
 use super::clock_ns;
 
+/// Servers that one test program runs at a time: more than a small machine can start within the limit helps nobody.
+const SERVERS: usize = 3;
+static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// A running server. Account `root` has no password.
+/// A running server. Account `root` has no password. It ends with the thread that started it: start it in the test
+/// itself, not on a thread that goes away.
 pub struct MariaDb {
     /// Process id of `mariadbd`.
     pub pid: u32,
@@ -31,6 +37,30 @@ pub struct MariaDb {
     arguments: Vec<String>,
     child: Child,
     directory: TempDir,
+    _slot: Slot,
+}
+
+/// One of [`SERVERS`].
+struct Slot;
+
+impl Slot {
+    fn take() -> Self {
+        let (running, freed) = &RUNNING;
+        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = freed
+            .wait_while(running, |running| *running >= SERVERS)
+            .unwrap_or_else(PoisonError::into_inner);
+        *running += 1;
+        Self
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let (running, freed) = &RUNNING;
+        *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        freed.notify_one();
+    }
 }
 
 /// The server's program, if this machine has one.
@@ -86,11 +116,12 @@ impl MariaDb {
             super::skip("MariaDB is not installed (apt-get install mariadb-server)");
             return None;
         };
+        let slot = Slot::take();
         let directory = tempfile::Builder::new()
             .prefix("atropos-mariadb-")
             .tempdir()
             .expect("a temporary directory");
-        install(&installer, &directory.path().join("data"));
+        install(&installer, &directory.path().join("data"), directory.path());
         let port = free_port();
         let mut arguments = vec![
             format!("--port={port}"),
@@ -111,6 +142,7 @@ impl MariaDb {
             arguments,
             child,
             directory,
+            _slot: slot,
         };
         this.wait_until_up();
         Some(this)
@@ -181,9 +213,23 @@ impl MariaDb {
         let _ = self.child.wait();
     }
 
-    /// Stops the server's threads (`SIGSTOP`): connections stay, nothing answers.
+    /// Stops every thread of the server (`SIGSTOP`): connections stay, nothing answers.
     pub fn freeze(&self) {
         self.signal(nix::sys::signal::Signal::SIGSTOP);
+        let deadline_ns = clock_ns() + STOP_LIMIT.as_nanos() as u64;
+        while !self.is_frozen() {
+            assert!(clock_ns() < deadline_ns, "the server does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_frozen(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the server is there");
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
     }
 
     /// Lets it go on.
@@ -248,7 +294,7 @@ fn as_root() -> Option<&'static str> {
     nix::unistd::geteuid().is_root().then_some("--user=root")
 }
 
-fn install(installer: &Path, datadir: &Path) {
+fn install(installer: &Path, datadir: &Path, tmpdir: &Path) {
     let output = Command::new(installer)
         .args([
             "--no-defaults",
@@ -257,6 +303,7 @@ fn install(installer: &Path, datadir: &Path) {
         ])
         .arg(format!("--datadir={}", datadir.display()))
         .args(as_root())
+        .env("TMPDIR", tmpdir)
         .output()
         .expect("the installer of MariaDB runs");
     assert!(

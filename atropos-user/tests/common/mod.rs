@@ -1,5 +1,6 @@
 //! What several integration tests need: saying that a test is skipped, C fixtures, and waiting with a deadline.
 #![allow(
+    clippy::unwrap_used,
     dead_code,
     unreachable_pub,
     clippy::print_stderr,
@@ -7,6 +8,7 @@
 )]
 
 pub mod mariadb;
+pub mod orders;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

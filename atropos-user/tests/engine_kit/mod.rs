@@ -10,12 +10,15 @@
 )]
 
 mod answers;
+mod cases;
+mod locks;
 mod world;
 
 use atropos::engine::settings::{
     Class, Kind, Mode, Resource, Rung, Settings, Slo, SloLimit, Tuning,
 };
 
+pub use cases::{OTHER, T, alter, breach_to_decision_ns, c1, m01, sleeper};
 pub use world::World;
 
 pub const MS: u64 = 1_000_000;
@@ -36,6 +39,8 @@ pub enum Sense {
 pub enum Obey {
     /// It accepts at once and lets go after so many milliseconds.
     After(u64),
+    /// It ends the statement after so many milliseconds, and the session keeps its locks; ending the connection works.
+    Statement(u64),
     /// It refuses.
     Refuse,
     /// The task had ended.

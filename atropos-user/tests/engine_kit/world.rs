@@ -15,30 +15,30 @@ use atropos_common::histogram::bucket_of;
 use super::answers::as_order;
 use super::{EXCLUSIVE, MS, Obey, SHARED, Sense};
 
-const LOCKS: ResourceId = ResourceId(0);
+pub(super) const LOCKS: ResourceId = ResourceId(0);
 
 #[derive(Clone)]
-struct Member {
-    state: SessionState,
-    listed: bool,
-    victim: Option<Victim>,
+pub(super) struct Member {
+    pub(super) state: SessionState,
+    pub(super) listed: bool,
+    pub(super) victim: Option<Victim>,
 }
 
 #[derive(Clone, Copy)]
-struct Victim {
-    instance: u64,
-    mode: u32,
-    phase_ms: u64,
-    period_ms: u64,
+pub(super) struct Victim {
+    pub(super) instance: u64,
+    pub(super) mode: u32,
+    pub(super) phase_ms: u64,
+    pub(super) period_ms: u64,
     /// Holds the lock for so long.
-    hold_ms: u64,
-    done_at_ms: Option<u64>,
+    pub(super) hold_ms: u64,
+    pub(super) done_at_ms: Option<u64>,
 }
 
 #[derive(Clone, Default)]
-struct Lock {
-    granted: Vec<(u64, u32, u64)>,
-    queue: Vec<(u64, u32, u64)>,
+pub(super) struct Lock {
+    pub(super) granted: Vec<(u64, u32, u64)>,
+    pub(super) queue: Vec<(u64, u32, u64)>,
 }
 
 pub struct World {
@@ -49,15 +49,17 @@ pub struct World {
     pub sense: Sense,
     pub obey: Obey,
     pub covered: bool,
+    /// Walks are made; else ticks come alone.
+    pub walks: bool,
     /// Snapshots that may be believed entirely.
     pub complete: bool,
     pub evidence: Evidence,
-    members: BTreeMap<u64, Member>,
-    locks: BTreeMap<u64, Lock>,
+    pub(super) members: BTreeMap<u64, Member>,
+    pub(super) locks: BTreeMap<u64, Lock>,
     due: Vec<(u64, Order)>,
     /// Scripted sessions that end so long after they are granted what they wait for.
-    ends_after: BTreeMap<u64, u64>,
-    ends_at: Vec<(u64, u64)>,
+    pub(super) ends_after: BTreeMap<u64, u64>,
+    pub(super) ends_at: Vec<(u64, u64)>,
     request: u64,
     completed: u64,
     latency: BTreeMap<u16, u64>,
@@ -74,6 +76,7 @@ impl World {
             sense: Sense::Walk,
             obey: Obey::After(5),
             covered: true,
+            walks: true,
             complete: true,
             evidence: Evidence::Walk,
             members: BTreeMap::new(),
@@ -97,7 +100,7 @@ impl World {
         self.inputs.push(input);
     }
 
-    fn event(&mut self, session: u64, kind: EventKind) {
+    pub(super) fn event(&mut self, session: u64, kind: EventKind) {
         let event = Event {
             at_ns: self.now_ns(),
             session: SessionKey(session),
@@ -211,107 +214,16 @@ impl World {
         }
     }
 
-    /// A session wants an instance; true if it has it at once.
-    pub fn lock(&mut self, key: u64, instance: u64, mode: u32) -> bool {
-        let now_ms = self.now_ms;
-        let lock = self.locks.entry(instance).or_default();
-        let conflicts =
-            |entry: &(u64, u32, u64)| entry.0 != key && (entry.1 == EXCLUSIVE || mode == EXCLUSIVE);
-        let waits = lock.granted.iter().any(conflicts) || lock.queue.iter().any(conflicts);
-        if waits {
-            lock.queue.push((key, mode, now_ms));
-            let kind = EventKind::WaitBegin {
-                resource: LOCKS,
-                instance: self.event_instance(key, instance),
-            };
-            self.event(key, kind);
-        } else {
-            lock.granted.push((key, mode, now_ms));
-            self.acquired(key, instance, mode);
-        }
-        !waits
-    }
-
-    /// In a walked target the event names the session's own context, not the lock.
-    fn event_instance(&self, key: u64, instance: u64) -> InstanceKey {
-        match self.sense {
-            Sense::Walk => InstanceKey(0xc000_0000 + key),
-            Sense::Events => InstanceKey(instance),
-        }
-    }
-
-    fn acquired(&mut self, key: u64, instance: u64, mode: u32) {
-        if self.sense == Sense::Events {
-            self.event(
-                key,
-                EventKind::Acquire {
-                    resource: LOCKS,
-                    instance: InstanceKey(instance),
-                    mode,
-                },
-            );
-        }
-    }
-
-    fn unlock(&mut self, key: u64, instance: u64) {
-        let Some(lock) = self.locks.get_mut(&instance) else {
-            return;
-        };
-        let held = lock.granted.iter().any(|entry| entry.0 == key);
-        let queued = lock.queue.iter().any(|entry| entry.0 == key);
-        lock.granted.retain(|entry| entry.0 != key);
-        lock.queue.retain(|entry| entry.0 != key);
-        if queued {
-            let kind = EventKind::WaitEnd {
-                resource: LOCKS,
-                instance: self.event_instance(key, instance),
-            };
-            self.event(key, kind);
-        }
-        if held && self.sense == Sense::Events {
-            self.event(
-                key,
-                EventKind::Release {
-                    resource: LOCKS,
-                    instance: InstanceKey(instance),
-                },
-            );
-        }
-        self.grant(instance);
-    }
-
-    fn grant(&mut self, instance: u64) {
-        loop {
-            let now_ms = self.now_ms;
-            let lock = self.locks.entry(instance).or_default();
-            let Some(&(key, mode, _)) = lock.queue.first() else {
-                return;
-            };
-            let blocked = lock
-                .granted
-                .iter()
-                .any(|entry| entry.0 != key && (entry.1 == EXCLUSIVE || mode == EXCLUSIVE));
-            if blocked {
-                return;
-            }
-            lock.queue.remove(0);
-            lock.granted.push((key, mode, now_ms));
-            let kind = EventKind::WaitEnd {
-                resource: LOCKS,
-                instance: self.event_instance(key, instance),
-            };
-            self.event(key, kind);
-            self.acquired(key, instance, mode);
-            if let Some(work_ms) = self.ends_after.remove(&key) {
-                self.ends_at.push((now_ms + work_ms, key));
-            }
-            if let Some(victim) = self
-                .members
-                .get_mut(&key)
-                .and_then(|member| member.victim.as_mut())
-            {
-                victim.done_at_ms = Some(now_ms + victim.hold_ms);
-            }
+    /// Every victim that waits gives up.
+    pub fn give_up(&mut self) {
+        let victims: Vec<u64> = self
+            .members
+            .iter()
+            .filter(|(_, m)| m.listed && m.victim.is_some())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in victims {
+            self.end(key);
         }
     }
 
@@ -376,57 +288,8 @@ impl World {
         }
     }
 
-    /// The target's own view, as a walk would give it.
-    pub fn snapshot(&self) -> Snapshot {
-        let mut waits = Vec::new();
-        let mut instances = Vec::new();
-        for (instance, lock) in &self.locks {
-            for (place, (waiter, mode, since_ms)) in lock.queue.iter().enumerate() {
-                let conflicts = |entry: &&(u64, u32, u64)| {
-                    entry.0 != *waiter && (entry.1 == EXCLUSIVE || *mode == EXCLUSIVE)
-                };
-                let blocker = |kind: BlockKind| {
-                    move |entry: &(u64, u32, u64)| Blocker {
-                        session: SessionKey(entry.0),
-                        kind,
-                        mode: entry.1,
-                        since_ns: entry.2 * MS,
-                    }
-                };
-                let granted = lock
-                    .granted
-                    .iter()
-                    .filter(conflicts)
-                    .map(blocker(BlockKind::Granted));
-                let queued = lock.queue[..place]
-                    .iter()
-                    .filter(conflicts)
-                    .map(blocker(BlockKind::Queued));
-                waits.push(Wait {
-                    waiter: SessionKey(*waiter),
-                    instance: InstanceKey(*instance),
-                    mode: *mode,
-                    since_ns: since_ms * MS,
-                    blockers: granted.chain(queued).collect(),
-                });
-            }
-            instances.push(InstanceName {
-                instance: InstanceKey(*instance),
-                name: format!("table shop.t{instance}"),
-            });
-        }
-        Snapshot {
-            at_ns: self.now_ns(),
-            resource: LOCKS,
-            evidence: self.evidence,
-            complete: self.complete,
-            waits,
-            instances,
-        }
-    }
-
     pub fn tick(&mut self) {
-        if self.sense == Sense::Walk {
+        if self.sense == Sense::Walk && self.walks {
             let snapshot = self.snapshot();
             self.give(Input::Snapshot(snapshot));
         }
@@ -488,7 +351,7 @@ impl World {
 
     fn receive(&mut self, order: Order) {
         match self.obey {
-            Obey::After(ms) => {
+            Obey::After(ms) | Obey::Statement(ms) => {
                 self.report(&order, OrderResult::Accepted);
                 self.due.push((self.now_ms + ms, order));
             }
@@ -507,7 +370,11 @@ impl World {
         self.due = later;
         let due: Vec<(u64, Order)> = due;
         for (_, order) in due {
-            self.end(order.task.session.0);
+            let key = order.task.session.0;
+            match self.obey {
+                Obey::Statement(_) if order.rung < 2 => self.idle(key, Activity::IdleInTransaction),
+                _ => self.end(key),
+            }
         }
         let (ending, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.ends_at)
             .into_iter()

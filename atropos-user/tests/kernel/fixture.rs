@@ -20,8 +20,11 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn start() -> Self {
         let program = compiled().to_owned();
-        let mut child =
-            Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the fixture starts");
+        let mut child = Command::new(&program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the fixture starts");
         let stdin = child.stdin.take().expect("stdin is piped");
         let stdout = child.stdout.take().expect("stdout is piped");
         let (send, lines) = channel();
@@ -32,7 +35,12 @@ impl Fixture {
                 }
             }
         });
-        let mut fixture = Self { child, stdin, lines, program };
+        let mut fixture = Self {
+            child,
+            stdin,
+            lines,
+            program,
+        };
         assert_eq!(fixture.line(), "ready");
         fixture
     }
@@ -70,21 +78,30 @@ impl Fixture {
     }
 
     fn line(&mut self) -> String {
-        self.lines.recv_timeout(Duration::from_secs(30)).expect("the fixture answers within 30 s")
+        self.lines
+            .recv_timeout(Duration::from_secs(30))
+            .expect("the fixture answers within 30 s")
     }
 
     /// File offset of a function, past the `endbr64` that some compilers put first.
     pub(crate) fn offset_of(&self, function: &str) -> u64 {
         let bytes = std::fs::read(&self.program).expect("the fixture can be read");
         let elf = object::File::parse(&*bytes).expect("the fixture is an ELF file");
-        let symbol = elf.symbols().find(|s| s.name() == Ok(function)).expect("the function has a symbol");
+        let symbol = elf
+            .symbols()
+            .find(|s| s.name() == Ok(function))
+            .expect("the function has a symbol");
         let segment = elf
             .segments()
             .find(|s| (s.address()..s.address() + s.size()).contains(&symbol.address()))
             .expect("the function lies in a segment");
         let offset = symbol.address() - segment.address() + segment.file_range().0;
         let at = usize::try_from(offset).expect("the fixture is small");
-        if bytes[at..].starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) { offset + 4 } else { offset }
+        if bytes[at..].starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
+            offset + 4
+        } else {
+            offset
+        }
     }
 }
 
@@ -100,7 +117,8 @@ fn compiled() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ops.c");
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ops-{}", std::process::id()));
+        let program =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ops-{}", std::process::id()));
         let made = Command::new("cc")
             .args(["-O1", "-g0", "-fno-inline", "-pthread", "-o"])
             .arg(&program)

@@ -14,9 +14,18 @@ use atropos_common::scope::Scope;
 use atropos_common::site::{ArgSpec, Base, Cond, SiteSpec};
 use fixture::Fixture;
 
-const ARG0: ArgSpec = ArgSpec { base: Base::Arg0 as u8, ..ArgSpec::NONE };
-const ARG1: ArgSpec = ArgSpec { base: Base::Arg1 as u8, ..ArgSpec::NONE };
-const ARG2: ArgSpec = ArgSpec { base: Base::Arg2 as u8, ..ArgSpec::NONE };
+const ARG0: ArgSpec = ArgSpec {
+    base: Base::Arg0 as u8,
+    ..ArgSpec::NONE
+};
+const ARG1: ArgSpec = ArgSpec {
+    base: Base::Arg1 as u8,
+    ..ArgSpec::NONE
+};
+const ARG2: ArgSpec = ArgSpec {
+    base: Base::Arg2 as u8,
+    ..ArgSpec::NONE
+};
 
 /// The kernel half watching one fixture.
 struct Bench {
@@ -31,20 +40,32 @@ struct Bench {
 impl Bench {
     fn start() -> Self {
         let (kernel, ring, counters) = Kernel::load().unwrap_or_else(|e| panic!("{e:#}"));
-        let mut bench = Self { kernel, ring, counters, target: Fixture::start(), links: Vec::new(), next_cookie: 1 };
+        let mut bench = Self {
+            kernel,
+            ring,
+            counters,
+            target: Fixture::start(),
+            links: Vec::new(),
+            next_cookie: 1,
+        };
         bench.watch(0);
         bench
     }
 
     fn watch(&mut self, flags: u32) {
-        self.kernel.watch(self.target.pid(), Scope { flags, reserved: 0 }).unwrap();
+        self.kernel
+            .watch(self.target.pid(), Scope { flags, reserved: 0 })
+            .unwrap();
     }
 
     fn probe(&mut self, function: &str, spec: SiteSpec) -> u16 {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
         let offset = self.target.offset_of(function);
-        let link = self.kernel.attach(cookie, &spec, self.target.program(), offset).unwrap_or_else(|e| panic!("{e:#}"));
+        let link = self
+            .kernel
+            .attach(cookie, &spec, self.target.program(), offset)
+            .unwrap_or_else(|e| panic!("{e:#}"));
         self.links.push(link);
         cookie
     }
@@ -85,30 +106,72 @@ fn spec(op: Op, flags: u32) -> SiteSpec {
 #[test]
 fn a_request_is_timed_from_begin_to_end_and_numbered() {
     let mut bench = Bench::start();
-    bench.probe("op_begin", SiteSpec { instance: ArgSpec::NONE, ..spec(Op::RequestBegin, SiteSpec::EMIT) });
-    bench.probe("op_end", SiteSpec { instance: ArgSpec::NONE, ..spec(Op::RequestEnd, SiteSpec::EMIT) });
+    bench.probe(
+        "op_begin",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestBegin, SiteSpec::EMIT)
+        },
+    );
+    bench.probe(
+        "op_end",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestEnd, SiteSpec::EMIT)
+        },
+    );
     for line in ["begin 5", "end 5", "begin 5", "end 5", "end 6"] {
         bench.target.tell(line);
     }
     let records = bench.records();
-    let seen: Vec<_> = records.iter().map(|d| (d.op, d.record.session, d.record.generation)).collect();
+    let seen: Vec<_> = records
+        .iter()
+        .map(|d| (d.op, d.record.session, d.record.generation))
+        .collect();
     use Op::{RequestBegin, RequestEnd};
-    let wanted =
-        [(RequestBegin, 5, 1), (RequestEnd, 5, 1), (RequestBegin, 5, 2), (RequestEnd, 5, 2), (RequestEnd, 6, 0)];
+    let wanted = [
+        (RequestBegin, 5, 1),
+        (RequestEnd, 5, 1),
+        (RequestBegin, 5, 2),
+        (RequestEnd, 5, 2),
+        (RequestEnd, 6, 0),
+    ];
     assert_eq!(seen, wanted);
     let latencies = bench.counters.latencies().unwrap();
     assert_eq!(latencies.iter().sum::<u64>(), 2);
     let totals = bench.counters.totals().unwrap()[REQUESTS_SLOT];
-    assert_eq!((totals.count, totals.unmatched), (2, 1), "the end without a begin is counted apart");
-    let span_ns: u64 = records[..4].chunks(2).map(|pair| pair[1].record.at_ns - pair[0].record.at_ns).sum();
-    assert_eq!(totals.sum_ns, span_ns, "the maps and the records tell the same time");
+    assert_eq!(
+        (totals.count, totals.unmatched),
+        (2, 1),
+        "the end without a begin is counted apart"
+    );
+    let span_ns: u64 = records[..4]
+        .chunks(2)
+        .map(|pair| pair[1].record.at_ns - pair[0].record.at_ns)
+        .sum();
+    assert_eq!(
+        totals.sum_ns, span_ns,
+        "the maps and the records tell the same time"
+    );
 }
 
 #[test]
 fn a_request_that_began_before_the_sample_is_not_timed() {
     let mut bench = Bench::start();
-    bench.probe("op_begin", SiteSpec { instance: ArgSpec::NONE, ..spec(Op::RequestBegin, SiteSpec::EMIT) });
-    bench.probe("op_end", SiteSpec { instance: ArgSpec::NONE, ..spec(Op::RequestEnd, 0) });
+    bench.probe(
+        "op_begin",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestBegin, SiteSpec::EMIT)
+        },
+    );
+    bench.probe(
+        "op_end",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestEnd, 0)
+        },
+    );
     bench.target.tell("begin 5");
     let begun = bench.wait_for(Op::RequestBegin);
     bench.counters.start_sample(begun.at_ns + 1).unwrap();
@@ -134,14 +197,24 @@ fn a_wait_that_is_announced_again_keeps_its_first_begin() {
 #[test]
 fn a_reentrant_hold_ends_with_its_last_release() {
     let mut bench = Bench::start();
-    bench.probe("op_acquire", SiteSpec { value: ARG2, ..spec(Op::Acquire, 0) });
+    bench.probe(
+        "op_acquire",
+        SiteSpec {
+            value: ARG2,
+            ..spec(Op::Acquire, 0)
+        },
+    );
     bench.probe("op_release", spec(Op::Release, 0));
     for line in ["acquire 5 70 2", "acquire 5 70 2", "release 5 70"] {
         bench.target.tell(line);
     }
     let open = bench.kernel.open_intervals();
     assert_eq!(open.len(), 1);
-    assert_eq!((open[0].1.value, open[0].1.depth), (2, 1), "the mode is kept, one level is left");
+    assert_eq!(
+        (open[0].1.value, open[0].1.depth),
+        (2, 1),
+        "the mode is kept, one level is left"
+    );
     bench.target.tell("release 5 70");
     assert!(bench.kernel.open_intervals().is_empty());
     assert_eq!(bench.counters.totals().unwrap()[3].count, 1);
@@ -150,8 +223,20 @@ fn a_reentrant_hold_ends_with_its_last_release() {
 #[test]
 fn a_session_end_closes_the_session() {
     let mut bench = Bench::start();
-    bench.probe("op_begin", SiteSpec { instance: ArgSpec::NONE, ..spec(Op::RequestBegin, 0) });
-    bench.probe("op_session_end", SiteSpec { instance: ArgSpec::NONE, ..spec(Op::SessionEnd, SiteSpec::EMIT) });
+    bench.probe(
+        "op_begin",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestBegin, 0)
+        },
+    );
+    bench.probe(
+        "op_session_end",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::SessionEnd, SiteSpec::EMIT)
+        },
+    );
     bench.target.tell("begin 5");
     assert_eq!(bench.kernel.session_count(), 1);
     bench.target.tell("session_end 5");
@@ -163,28 +248,57 @@ fn a_session_end_closes_the_session() {
 fn an_argument_behind_two_pointers_is_read_and_one_that_cannot_be_read_is_said() {
     let mut bench = Bench::start();
     // session = *(u32*)(*(arg0 + 24) + 4)
-    let session = ArgSpec { add: [24, 4, 0, 0], base: Base::Arg0 as u8, steps: 2, deref: 0b11, size: 4 };
-    bench.probe("op_deref", SiteSpec { session, instance: ArgSpec::NONE, ..spec(Op::RequestBegin, SiteSpec::EMIT) });
+    let session = ArgSpec {
+        add: [24, 4, 0, 0],
+        base: Base::Arg0 as u8,
+        steps: 2,
+        deref: 0b11,
+        size: 4,
+    };
+    bench.probe(
+        "op_deref",
+        SiteSpec {
+            session,
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestBegin, SiteSpec::EMIT)
+        },
+    );
     bench.target.tell("deref 77");
     bench.target.tell("fault");
     let records = bench.records();
-    assert_eq!((records[0].record.session, records[0].record.flags), (77, 0));
+    assert_eq!(
+        (records[0].record.session, records[0].record.flags),
+        (77, 0)
+    );
     assert_eq!(records[1].record.flags, EventRecord::ARG_UNKNOWN);
     assert_eq!(bench.counters.lost().unwrap()[Loss::Argument as usize], 1);
-    assert_eq!(bench.kernel.session_count(), 1, "the passing with an unknown session touched no map");
+    assert_eq!(
+        bench.kernel.session_count(),
+        1,
+        "the passing with an unknown session touched no map"
+    );
 }
 
 #[test]
 fn a_guard_lets_only_its_value_through() {
     let mut bench = Bench::start();
-    let guarded = SiteSpec { guard: ARG2, guard_value: 9, cond: Cond::Equal as u8, ..spec(Op::Acquire, SiteSpec::EMIT) };
+    let guarded = SiteSpec {
+        guard: ARG2,
+        guard_value: 9,
+        cond: Cond::Equal as u8,
+        ..spec(Op::Acquire, SiteSpec::EMIT)
+    };
     let cookie = bench.probe("op_acquire", guarded);
     for line in ["acquire 5 70 8", "acquire 5 71 9"] {
         bench.target.tell(line);
     }
     let instances: Vec<u64> = bench.records().iter().map(|d| d.record.instance).collect();
     assert_eq!(instances, [71]);
-    assert_eq!(bench.counters.hits().unwrap()[usize::from(cookie)], 2, "both passings cost, so both are counted");
+    assert_eq!(
+        bench.counters.hits().unwrap()[usize::from(cookie)],
+        2,
+        "both passings cost, so both are counted"
+    );
 }
 
 #[test]
@@ -205,7 +319,10 @@ fn the_exit_of_a_thread_is_told_and_what_it_held_is_closed() {
     let records = bench.records();
     let acquired = records.iter().find(|d| d.op == Op::Acquire).unwrap().record;
     let exit = records.iter().find(|d| d.op == Op::Exit).unwrap().record;
-    assert_eq!((exit.tid, exit.pid, exit.flags), (acquired.tid, bench.target.pid(), 0));
+    assert_eq!(
+        (exit.tid, exit.pid, exit.flags),
+        (acquired.tid, bench.target.pid(), 0)
+    );
     assert_eq!(bench.kernel.open_intervals().len(), 1);
     bench.kernel.close_exited(exit.pid, Some(exit.tid));
     assert!(bench.kernel.open_intervals().is_empty());
@@ -214,12 +331,24 @@ fn the_exit_of_a_thread_is_told_and_what_it_held_is_closed() {
 #[test]
 fn a_forked_child_comes_into_scope_and_leaves_it_when_it_exits() {
     let mut bench = Bench::start();
-    bench.kernel.follow_forks().unwrap_or_else(|e| panic!("{e:#}"));
+    bench
+        .kernel
+        .follow_forks()
+        .unwrap_or_else(|e| panic!("{e:#}"));
     bench.watch(Scope::FOLLOW_FORKS);
-    bench.probe("op_begin", SiteSpec { instance: ArgSpec::NONE, ..spec(Op::RequestBegin, SiteSpec::EMIT) });
+    bench.probe(
+        "op_begin",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestBegin, SiteSpec::EMIT)
+        },
+    );
     let child: u32 = bench.target.ask("fork").parse().unwrap();
     let fork = bench.wait_for(Op::Fork);
-    assert_eq!((fork.pid, fork.session), (child, u64::from(bench.target.pid())));
+    assert_eq!(
+        (fork.pid, fork.session),
+        (child, u64::from(bench.target.pid()))
+    );
     bench.target.tell("child");
     let begun = bench.wait_for(Op::RequestBegin);
     assert_eq!((begun.session, begun.pid), (4242, child));
@@ -242,17 +371,31 @@ fn nothing_is_lost_at_two_hundred_thousand_events_a_second_and_forced_loss_is_co
         bench.ring.drain(|_| seen += 1);
     }
     let rate = 4.0 * LOOPS as f64 / begun.elapsed().as_secs_f64();
-    bench.ring.drain(|decoded| seen += u64::from(decoded.op != Op::Exit));
+    bench
+        .ring
+        .drain(|decoded| seen += u64::from(decoded.op != Op::Exit));
     let exits = 2;
-    assert!(seen >= 4 * LOOPS && seen <= 4 * LOOPS + exits, "{seen} records of {} at {rate:.0} a second", 4 * LOOPS);
-    assert_eq!(bench.counters.lost().unwrap()[Loss::Ring as usize], 0, "at {rate:.0} events a second");
+    assert!(
+        seen >= 4 * LOOPS && seen <= 4 * LOOPS + exits,
+        "{seen} records of {} at {rate:.0} a second",
+        4 * LOOPS
+    );
+    assert_eq!(
+        bench.counters.lost().unwrap()[Loss::Ring as usize],
+        0,
+        "at {rate:.0} events a second"
+    );
     println!("{rate:.0} events a second, none lost");
     // Nobody drains: the ring fills, and seen plus lost is what happened.
     bench.target.tell(&format!("many {LOOPS} 2 100"));
     let mut kept = 0_u64;
     bench.ring.drain(|_| kept += 1);
     let lost = bench.counters.lost().unwrap()[Loss::Ring as usize];
-    assert!(lost > 0, "the ring should have been too small for {} records", 4 * LOOPS);
+    assert!(
+        lost > 0,
+        "the ring should have been too small for {} records",
+        4 * LOOPS
+    );
     let exits = 2;
     assert_eq!(kept + lost, 4 * LOOPS + exits, "kept {kept}, lost {lost}");
 }
@@ -271,13 +414,23 @@ fn dropping_a_link_detaches_its_site() {
 fn programs_stay_within_the_committed_verifier_baseline() {
     let (kernel, _ring, _counters) = Kernel::load().unwrap_or_else(|e| panic!("{e:#}"));
     let baseline: serde_json::Value =
-        serde_json::from_str(include_str!("../../../atropos-ebpf/verify.json")).expect("verify.json is valid JSON");
+        serde_json::from_str(include_str!("../../../atropos-ebpf/verify.json"))
+            .expect("verify.json is valid JSON");
     for stat in kernel.program_stats() {
-        let committed = baseline[&stat.name].as_u64().unwrap_or_else(|| panic!("no baseline for {}", stat.name));
+        let committed = baseline[&stat.name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no baseline for {}", stat.name));
         // Kernels and compilers differ a little; a tenth more than the baseline wants a look and a new baseline.
         let limit = committed + committed / 10;
         let count = u64::from(stat.verified_instructions);
-        assert!(count <= limit, "{}: {count} verified instructions, baseline {committed}", stat.name);
-        println!("{}: {count} verified instructions, baseline {committed}", stat.name);
+        assert!(
+            count <= limit,
+            "{}: {count} verified instructions, baseline {committed}",
+            stat.name
+        );
+        println!(
+            "{}: {count} verified instructions, baseline {committed}",
+            stat.name
+        );
     }
 }

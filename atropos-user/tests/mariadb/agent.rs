@@ -50,13 +50,18 @@ impl Agent {
         let (send, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("not JSON: {e}: {line}"));
+                let value =
+                    serde_json::from_str(&line).unwrap_or_else(|e| panic!("not JSON: {e}: {line}"));
                 if send.send(value).is_err() {
                     break;
                 }
             }
         });
-        Self { child, lines, said: Vec::new() }
+        Self {
+            child,
+            lines,
+            said: Vec::new(),
+        }
     }
 
     /// The first line, past or future, that is wanted.
@@ -73,8 +78,12 @@ impl Agent {
                         return line;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => panic!("no {what} within {PATIENCE:?}; said: {:#?}", self.said),
-                Err(RecvTimeoutError::Disconnected) => panic!("the agent ended without {what}; said: {:#?}", self.said),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("no {what} within {PATIENCE:?}; said: {:#?}", self.said)
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("the agent ended without {what}; said: {:#?}", self.said)
+                }
             }
         }
     }
@@ -89,7 +98,8 @@ impl Agent {
     /// The final fate of the first order.
     #[track_caller]
     pub(crate) fn outcome(&mut self) -> Value {
-        self.wait_for("outcome", |line| line["effect"]["outcome"].is_object())["effect"]["outcome"].clone()
+        self.wait_for("outcome", |line| line["effect"]["outcome"].is_object())["effect"]["outcome"]
+            .clone()
     }
 
     /// Reads what has come in without waiting.
@@ -102,7 +112,11 @@ impl Agent {
     /// Lines that an order left for the server.
     pub(crate) fn sent(&mut self) -> Vec<Value> {
         self.listen();
-        self.said.iter().filter(|line| line["event"] == "order_sent").cloned().collect()
+        self.said
+            .iter()
+            .filter(|line| line["event"] == "order_sent")
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -118,7 +132,8 @@ impl Agent {
     /// Asks it to stop, as Ctrl-C does.
     pub(crate) fn stop(mut self) -> ExitStatus {
         let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("the agent can be asked");
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT)
+            .expect("the agent can be asked");
         self.child.wait().expect("the agent is reaped")
     }
 

@@ -13,8 +13,7 @@ const READ: &str = "select v from w.t where id = 7";
 /// A server that has stalled: who caused it, and everybody who waits.
 async fn stalled(server: &MariaDb) -> (Person, Crowd, tokio::task::JoinHandle<Result<(), u16>>) {
     let mut forgotten = Person::new(server).await;
-    forgotten.does("begin").await;
-    forgotten.does(READ).await;
+    forgotten.forgets_a_transaction(server).await;
     let alter = Person::new(server).await.starts("alter table w.t force");
     waiting(server, 1).await;
     let crowd = Crowd::gather(server, READ, 12).await;
@@ -24,9 +23,16 @@ async fn stalled(server: &MariaDb) -> (Person, Crowd, tokio::task::JoinHandle<Re
 
 fn why(server: &MariaDb) -> Value {
     let begun = Instant::now();
-    let output = atropos().args(["why", "--json", "--pid", &server.pid.to_string()]).output().unwrap();
+    let output = atropos()
+        .args(["why", "--json", "--pid", &server.pid.to_string()])
+        .output()
+        .unwrap();
     let took = begun.elapsed();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(took.as_millis() < 1000, "one look took {took:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -42,9 +48,24 @@ async fn why_names_the_holder_of_a_stall_that_is_older_than_itself() {
     assert_eq!(root["id"], forgotten.id);
     assert_eq!(root["waiters_count"], 13);
     assert_eq!(root["in_the_way"][0]["instance"], "table w.t");
-    assert_eq!(root["children"][0]["children"].as_array().unwrap().len(), 12, "the readers stand behind the ALTER");
-    assert_eq!(report["candidates"][0]["command"], format!("KILL CONNECTION {}", forgotten.id));
-    assert_eq!(report["unseen"].as_array().unwrap().iter().filter(|u| u.as_str().unwrap().contains("could not")).count(), 0);
+    assert_eq!(
+        root["children"][0]["children"].as_array().unwrap().len(),
+        12,
+        "the readers stand behind the ALTER"
+    );
+    assert_eq!(
+        report["candidates"][0]["command"],
+        format!("KILL CONNECTION {}", forgotten.id)
+    );
+    assert_eq!(
+        report["unseen"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|u| u.as_str().unwrap().contains("could not"))
+            .count(),
+        0
+    );
     forgotten.does("commit").await;
     alter.await.unwrap().unwrap();
     assert_eq!(crowd.disperse().await, 0, "a look changes nothing");
@@ -55,13 +76,23 @@ async fn check_sees_the_waits_in_two_independent_ways() {
     let Some(server) = server().await else { return };
     let (mut forgotten, crowd, alter) = stalled(&server).await;
     let pid = server.pid.to_string();
-    let output = atropos().args(["check", "--json", "--seconds", "0", "--pid", &pid]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = atropos()
+        .args(["check", "--json", "--seconds", "0", "--pid", &pid])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let resource = &report["resources"][0];
     assert_eq!(resource["waiting"], 13, "{report:#}");
     // A thread is on its way into or out of its one-second nap now and then.
-    assert!(resource["confirmed_by_futex"].as_u64().unwrap() >= 10, "{report:#}");
+    assert!(
+        resource["confirmed_by_futex"].as_u64().unwrap() >= 10,
+        "{report:#}"
+    );
     forgotten.does("commit").await;
     alter.await.unwrap().unwrap();
     crowd.disperse().await;
@@ -75,7 +106,10 @@ async fn run_ends_the_holder_of_a_stall_that_is_older_than_itself_within_a_secon
     let mut agent = Agent::attach(&server, &["--slo", "p99=20ms", "--enforce"]);
     let decision = agent.decision(|d| d["orders"][0].is_object());
     let took = begun.elapsed();
-    assert_eq!(decision["orders"][0]["task"]["id"], forgotten.id, "{decision:#}");
+    assert_eq!(
+        decision["orders"][0]["task"]["id"], forgotten.id,
+        "{decision:#}"
+    );
     // The binary under test is not optimised and two cores are shared: twice the promise is allowed here.
     assert!(took.as_millis() < 2000, "decided {took:?} after the start");
     assert_eq!(agent.outcome()["result"], "released");

@@ -16,6 +16,7 @@ pub(crate) async fn server() -> Option<MariaDb> {
     server
         .run(&[
             "create database w",
+            "use w",
             "create table w.t (id int primary key, v int) as select seq as id, 0 as v from seq_1_to_100",
             "create table w.other (id int primary key, v int) as select seq as id, 0 as v from seq_1_to_100",
             "create table w.big (id int primary key, v int) as select seq as id, 0 as v from seq_1_to_300000",
@@ -34,12 +35,39 @@ pub(crate) struct Person {
 impl Person {
     pub(crate) async fn new(server: &MariaDb) -> Self {
         let mut conn = server.connect().await;
-        let id = conn.query_first("select connection_id()").await.unwrap().expect("a number");
+        let id = conn
+            .query_first("select connection_id()")
+            .await
+            .unwrap()
+            .expect("a number");
         Self { conn, id }
     }
 
     pub(crate) async fn does(&mut self, statement: &str) {
-        self.conn.query_drop(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        self.conn
+            .query_drop(statement)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+
+    /// Opens a transaction, reads the row that everybody wants, and goes away; comes back when the server has counted
+    /// four idle seconds, more than the agent grants a transaction.
+    pub(crate) async fn forgets_a_transaction(&mut self, server: &MariaDb) {
+        self.does("begin").await;
+        self.does("select v from w.t where id = 7").await;
+        let mut watcher = server.connect().await;
+        let idle = format!(
+            "select time_ms from information_schema.processlist where id = {}",
+            self.id
+        );
+        eventually("the transaction to be forgotten", async || {
+            watcher
+                .query_first::<f64, _>(idle.as_str())
+                .await
+                .unwrap()
+                .is_some_and(|ms| ms > 4000.0)
+        })
+        .await;
     }
 
     /// Runs a statement in the background; its result is the server's error code, if any.
@@ -88,7 +116,12 @@ impl Crowd {
                 }
             }));
         }
-        Self { stop, done, errors, members }
+        Self {
+            stop,
+            done,
+            errors,
+            members,
+        }
     }
 
     pub(crate) fn done(&self) -> u64 {
@@ -98,7 +131,10 @@ impl Crowd {
     /// Waits until the crowd gets on again.
     pub(crate) async fn gets_on(&self) {
         let before = self.done();
-        eventually("the crowd to get on", async || self.done() > before + self.members.len() as u64).await;
+        eventually("the crowd to get on", async || {
+            self.done() > before + self.members.len() as u64
+        })
+        .await;
     }
 
     /// Sends them home; gives the number of errors that they saw.
@@ -114,7 +150,8 @@ impl Crowd {
 /// Waits until so many sessions wait for a metadata lock.
 pub(crate) async fn waiting(server: &MariaDb, count: u64) {
     let mut watcher = server.connect().await;
-    let query = "select count(*) from information_schema.processlist where state like 'Waiting for%lock%'";
+    let query =
+        "select count(*) from information_schema.processlist where state like 'Waiting for%lock%'";
     for _ in 0..2000 {
         let found: u64 = watcher.query_first(query).await.unwrap().expect("a count");
         if found >= count {

@@ -16,19 +16,26 @@ async fn a_forgotten_transaction_that_an_alter_table_queues_behind_is_ended_and_
     decoy.does("begin").await;
     decoy.does("select * from w.other").await;
     let mut forgotten = Person::new(&server).await;
-    forgotten.does("begin").await;
-    forgotten.does(READ).await;
+    forgotten.forgets_a_transaction(&server).await;
     crowd.gets_on().await;
-    let alter = Person::new(&server).await.starts("alter table w.t add c int");
+    let alter = Person::new(&server)
+        .await
+        .starts("alter table w.t add c int");
     let decision = agent.decision(|d| d["orders"][0].is_object());
-    assert_eq!(decision["orders"][0]["task"]["id"], forgotten.id, "{decision:#}");
+    assert_eq!(
+        decision["orders"][0]["task"]["id"], forgotten.id,
+        "{decision:#}"
+    );
     assert_eq!(decision["orders"][0]["rung_name"], "KILL CONNECTION");
     assert_eq!(agent.outcome()["result"], "released");
     assert_eq!(alter.await.unwrap(), Ok(()), "the ALTER goes on");
     crowd.gets_on().await;
     assert_eq!(crowd.disperse().await, 0, "no innocent saw an error");
     assert!(!forgotten.is_alive().await);
-    assert!(decoy.is_alive().await, "who holds what nobody wants is left alone");
+    assert!(
+        decoy.is_alive().await,
+        "who holds what nobody wants is left alone"
+    );
     assert_eq!(agent.sent().len(), 1, "one order, no second");
     assert!(agent.stop().success());
 }
@@ -39,7 +46,9 @@ async fn a_backup_lock_queued_behind_a_long_update_is_ended_and_the_update_finis
     let mut agent = Agent::attach(&server, &["--slo", SLO, "--enforce"]);
     let crowd = Crowd::gather(&server, WRITE, 8).await;
     crowd.gets_on().await;
-    let update = Person::new(&server).await.starts("update w.big set v = v + 1");
+    let update = Person::new(&server)
+        .await
+        .starts("update w.big set v = v + 1");
     let backup = Person::new(&server).await;
     let backup_id = backup.id;
     crate::scene::eventually("the update to run", async || {
@@ -55,9 +64,16 @@ async fn a_backup_lock_queued_behind_a_long_update_is_ended_and_the_update_finis
     .await;
     let backup = backup.starts("flush tables with read lock");
     let decision = agent.decision(|d| d["orders"][0].is_object());
-    assert_eq!(decision["orders"][0]["task"]["id"], backup_id, "{decision:#}");
+    assert_eq!(
+        decision["orders"][0]["task"]["id"], backup_id,
+        "{decision:#}"
+    );
     assert_eq!(agent.outcome()["result"], "released");
-    assert_eq!(backup.await.unwrap(), Err(1317), "the backup's statement was interrupted");
+    assert_eq!(
+        backup.await.unwrap(),
+        Err(1317),
+        "the backup's statement was interrupted"
+    );
     assert_eq!(update.await.unwrap(), Ok(()), "the update keeps its work");
     assert_eq!(crowd.disperse().await, 0, "no innocent saw an error");
     assert_eq!(agent.sent().len(), 1, "one order, no second");
@@ -70,13 +86,18 @@ async fn observe_and_dry_run_name_the_same_task_and_send_nothing() {
         let mut agent = Agent::attach(&server, &[&["--slo", SLO], mode].concat());
         let crowd = Crowd::gather(&server, READ, 4).await;
         let mut forgotten = Person::new(&server).await;
-        forgotten.does("begin").await;
-        forgotten.does(READ).await;
+        forgotten.forgets_a_transaction(&server).await;
         let alter = Person::new(&server).await.starts("alter table w.t force");
         let decision = agent.decision(|d| d["orders"][0].is_object());
-        assert_eq!(decision["orders"][0]["task"]["id"], forgotten.id, "{decision:#}");
+        assert_eq!(
+            decision["orders"][0]["task"]["id"], forgotten.id,
+            "{decision:#}"
+        );
         assert_eq!(agent.outcome()["result"], "not_sent");
-        assert!(forgotten.is_alive().await, "nobody was hurt in mode {mode:?}");
+        assert!(
+            forgotten.is_alive().await,
+            "nobody was hurt in mode {mode:?}"
+        );
         forgotten.does("commit").await;
         assert_eq!(alter.await.unwrap(), Ok(()));
         assert_eq!(crowd.disperse().await, 0);
@@ -88,32 +109,76 @@ async fn a_recorded_incident_replays_to_the_decisions_that_were_made() {
     let Some(server) = server().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let (recording, audit) = (folder.path().join("r"), folder.path().join("audit.jsonl"));
-    let files = ["--record", recording.to_str().unwrap(), "--audit", audit.to_str().unwrap()];
-    let mut agent = Agent::attach(&server, &[&["--slo", SLO, "--enforce"][..], &files].concat());
+    let files = [
+        "--record",
+        recording.to_str().unwrap(),
+        "--audit",
+        audit.to_str().unwrap(),
+    ];
+    let mut agent = Agent::attach(
+        &server,
+        &[&["--slo", SLO, "--enforce"][..], &files].concat(),
+    );
     let crowd = Crowd::gather(&server, READ, 4).await;
     let mut forgotten = Person::new(&server).await;
-    forgotten.does("begin").await;
-    forgotten.does(READ).await;
+    forgotten.forgets_a_transaction(&server).await;
     let alter = Person::new(&server).await.starts("alter table w.t force");
     agent.outcome();
-    let live: Vec<_> = agent.said.iter().filter(|line| line["event"] == "effect").map(|l| l["effect"].clone()).collect();
+    let live: Vec<_> = agent
+        .said
+        .iter()
+        .filter(|line| line["event"] == "effect")
+        .map(|l| l["effect"].clone())
+        .collect();
     assert!(agent.stop().success());
     alter.await.unwrap().unwrap();
     crowd.disperse().await;
-    let output = atropos().args(["replay", "--json"]).arg(&recording).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let replayed: Vec<serde_json::Value> =
-        output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect();
-    let replayed: Vec<_> = replayed.into_iter().map(|line| line["effect"].clone()).collect();
-    assert_eq!(replayed[..live.len()], live[..], "the same inputs give the same effects");
+    let output = atropos()
+        .args(["replay", "--json"])
+        .arg(&recording)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let replayed: Vec<serde_json::Value> = output
+        .stdout
+        .split(|b| *b == b'\n')
+        .filter(|l| !l.is_empty())
+        .map(|l| serde_json::from_slice(l).unwrap())
+        .collect();
+    let replayed: Vec<_> = replayed
+        .into_iter()
+        .map(|line| line["effect"].clone())
+        .collect();
+    assert_eq!(
+        replayed[..live.len()],
+        live[..],
+        "the same inputs give the same effects"
+    );
     // The audit log tells the whole story by itself: the decision, the order with its command before the answer, the fate.
     let log = std::fs::read_to_string(&audit).unwrap();
     let kinds: Vec<String> = log
         .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
-        .filter(|kind| ["start", "decision", "order", "answer", "outcome", "stop"].contains(&kind.as_str()))
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["kind"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .filter(|kind| {
+            ["start", "decision", "order", "answer", "outcome", "stop"].contains(&kind.as_str())
+        })
         .collect();
-    assert_eq!(kinds, ["start", "decision", "order", "answer", "outcome", "stop"]);
+    assert_eq!(
+        kinds,
+        ["start", "decision", "order", "answer", "outcome", "stop"]
+    );
     assert!(log.contains(&format!("KILL CONNECTION {}", forgotten.id)));
-    assert!(!log.contains("= 7"), "no literal of a statement is in the log");
+    assert!(
+        !log.contains("= 7"),
+        "no literal of a statement is in the log"
+    );
 }

@@ -88,7 +88,7 @@ pub fn tick(at_ns: u64, session_count: u64) -> Input {
         },
         since_ns: at_ns.saturating_sub(n * 811_003 % 40_000_000),
         transaction_since_ns: (n % 9 == 8).then_some(at_ns / 2),
-        class: (n % 5 == 0).then_some(0),
+        class: n.is_multiple_of(5).then_some(0),
         principal: "shop".into(),
         fingerprint: 0,
         digest: String::new(),

@@ -10,8 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::clock::now_ns;
 use super::load::code;
@@ -19,7 +20,7 @@ use super::server::Server;
 use super::story::Story;
 
 /// How long the forgotten session is idle before somebody needs its table.
-const FORGOTTEN: Duration = Duration::from_millis(2_500);
+const FORGOTTEN: Duration = Duration::from_secs(5);
 /// After this long somebody remembers it, if nothing ended it before.
 const REMEMBERED: Duration = Duration::from_secs(10);
 /// How far the long update has come when the backup begins.
@@ -51,6 +52,9 @@ pub(crate) struct Acts {
 /// A scene being played.
 pub(crate) type Play<'a> = Pin<Box<dyn Future<Output = Result<Acts>> + Send + 'a>>;
 
+/// A scene being prepared.
+pub(crate) type Preparation<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
 /// A case that the demo shows.
 pub(crate) trait Scene {
     /// Its id, as on the command line.
@@ -59,6 +63,10 @@ pub(crate) trait Scene {
     fn title(&self) -> &'static str;
     /// The culprit whose ending is right.
     fn expected(&self) -> &'static str;
+    /// Undoes what an earlier run has left. Before there is load.
+    fn prepare<'a>(&'a self, _server: &'a Server) -> Preparation<'a> {
+        Box::pin(async { Ok(()) })
+    }
     /// Lets the culprits in; returns when the others are free again.
     fn play<'a>(&'a self, server: &'a Server, story: &'a Story) -> Play<'a>;
 }
@@ -156,6 +164,10 @@ impl Scene for ForgottenTransaction {
         "forgotten"
     }
 
+    fn prepare<'a>(&'a self, server: &'a Server) -> Preparation<'a> {
+        Box::pin(without_note(server))
+    }
+
     fn play<'a>(&'a self, server: &'a Server, story: &'a Story) -> Play<'a> {
         Box::pin(forgotten_transaction(server, story))
     }
@@ -183,13 +195,15 @@ async fn forgotten_transaction(server: &Server, story: &Story) -> Result<Acts> {
         .query_drop("SELECT k FROM demo.t1 WHERE id = 1")
         .await?;
     sleep(FORGOTTEN).await;
+    let (freed, is_free) = oneshot::channel();
     let for_report = story.clone();
-    let leftover = tokio::spawn(async move {
-        sleep(REMEMBERED).await;
+    let remembering = tokio::spawn(async move {
+        // Once others are free, there is nothing more to see in waiting.
+        let _ = timeout(REMEMBERED, is_free).await;
         let done = report.query_drop("COMMIT").await;
+        let id = report.id();
         for_report.tell(format!(
-            "session {} (report): COMMIT, at last, {}",
-            report.id(),
+            "session {id} (report): COMMIT, at last, {}",
             fate(&done)
         ));
         close(report).await;
@@ -205,7 +219,11 @@ async fn forgotten_transaction(server: &Server, story: &Story) -> Result<Acts> {
         deploy.id(),
         fate(&done)
     ));
-    close(deploy).await;
+    let _ = freed.send(());
+    let leftover = tokio::spawn(async move {
+        let _ = remembering.await;
+        close(deploy).await;
+    });
     Ok(Acts {
         calm_until_ns: trouble_ns,
         trouble_ns,
@@ -213,6 +231,17 @@ async fn forgotten_transaction(server: &Server, story: &Story) -> Result<Acts> {
         culprits,
         leftover,
     })
+}
+
+/// Takes the column away again that an earlier run has left, so that a scene can be played more than once.
+async fn without_note(server: &Server) -> Result<()> {
+    let mut deploy = server.connect("deploy").await?;
+    deploy
+        .query_drop("ALTER TABLE demo.t1 DROP COLUMN IF EXISTS note")
+        .await
+        .context("cannot prepare t1")?;
+    close(deploy).await;
+    Ok(())
 }
 
 /// How a statement ended, for people.

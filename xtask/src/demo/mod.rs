@@ -52,6 +52,9 @@ pub(crate) struct Demo {
     /// Show this case only.
     #[arg(long, value_enum)]
     case: Vec<Which>,
+    /// Play each case this many times, and sum up over the runs.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    runs: u32,
     /// Optimise both halves before they are run.
     #[arg(long)]
     release: bool,
@@ -139,10 +142,18 @@ impl Demo {
         };
         for case in cases {
             let scene = case.scene();
-            story.tell(format!("case {}: {}", scene.id(), scene.title()));
-            report
-                .cases
-                .push(self.case(scene.as_ref(), &server, binary, &story).await?);
+            for run in 1..=self.runs {
+                let which = if self.runs > 1 {
+                    format!(", run {run} of {}", self.runs)
+                } else {
+                    String::new()
+                };
+                story.tell(format!("case {}{which}: {}", scene.id(), scene.title()));
+                scene.prepare(&server).await?;
+                report
+                    .cases
+                    .push(self.case(scene.as_ref(), &server, binary, &story).await?);
+            }
         }
         Ok(report)
     }

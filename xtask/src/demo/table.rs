@@ -35,22 +35,60 @@ pub(crate) fn second(samples: &[Sample], from_ns: u64, to_ns: u64, phase: &str) 
     format!("{rate:6.0}/s   p99 {p99_ms:8.1} ms   {errors} errors   {phase}")
 }
 
-/// The table at the end.
+/// The table at the end: one for each run, and one over the runs of a case that was played more than once.
 pub(crate) fn table(report: &Report) -> String {
-    report.cases.iter().map(case).collect::<Vec<_>>().join("\n")
+    report
+        .cases
+        .chunk_by(|a, b| a.id == b.id)
+        .flat_map(|runs| {
+            let all = (runs.len() > 1).then(|| summary(runs));
+            runs.iter().map(case).chain(all)
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
-fn case(case: &Case) -> String {
-    let mut text = format!("case {}\n", case.id);
-    text += "             seconds   offered  completed    per s     p50 ms     p99 ms   errors\n";
-    for (name, phase) in [
-        ("before", &case.before),
-        ("during", &case.during),
-        ("after", &case.after),
-    ] {
-        text += &row(name, phase);
+/// All runs of one case.
+fn summary(runs: &[Case]) -> String {
+    let right = |run: &&Case| run.target_chosen.as_deref() == Some(run.target_expected);
+    let mut text = format!(
+        "case {} over {} runs: median (least to most)\n",
+        runs[0].id,
+        runs.len()
+    );
+    for (index, (what, _)) in times(&runs[0]).into_iter().enumerate() {
+        let mut values: Vec<f64> = runs.iter().filter_map(|run| times(run)[index].1).collect();
+        values.sort_by(f64::total_cmp);
+        let value = match (values.first(), values.get(values.len() / 2), values.last()) {
+            (Some(least), Some(median), Some(most)) => {
+                format!("{median:.1} ms ({least:.1} to {most:.1})")
+            }
+            _ => "-".to_owned(),
+        };
+        text += &fact(what, &value);
     }
-    let times = [
+    text += &fact(
+        "right target",
+        &format!("{} of {}", runs.iter().filter(right).count(), runs.len()),
+    );
+    text += &fact(
+        "orders",
+        &runs.iter().map(|run| run.orders).sum::<usize>().to_string(),
+    );
+    text += &fact(
+        "victims cancelled",
+        &runs
+            .iter()
+            .map(|run| run.wrong_cancels)
+            .sum::<usize>()
+            .to_string(),
+    );
+    text
+}
+
+/// The times of a case, as they are told.
+fn times(case: &Case) -> [(&'static str, Option<f64>); 6] {
+    [
         (
             "from the block to the decision",
             case.trouble_to_decision_ms,
@@ -69,8 +107,20 @@ fn case(case: &Case) -> String {
         ),
         ("blocked in all", Some(case.stall_ms)),
         ("from the release to the old p99", case.recovery_ms),
-    ];
-    for (what, time_ms) in times {
+    ]
+}
+
+fn case(case: &Case) -> String {
+    let mut text = format!("case {}\n", case.id);
+    text += "             seconds   offered  completed    per s     p50 ms     p99 ms   errors\n";
+    for (name, phase) in [
+        ("before", &case.before),
+        ("during", &case.during),
+        ("after", &case.after),
+    ] {
+        text += &row(name, phase);
+    }
+    for (what, time_ms) in times(case) {
         let time = time_ms.map_or_else(|| "-".to_owned(), |time_ms| format!("{time_ms:.1} ms"));
         text += &fact(what, &time);
     }

@@ -150,18 +150,23 @@ impl Agent {
                 for_errors.tell(format!("atropos: {line}"));
             })),
         ];
-        let mut agent = Self {
+        let agent = Self {
             child,
             readers,
             seen,
         };
-        tokio::select! {
-            attached = tokio::time::timeout(ATTACH, is_attached.wait_for(|attached| *attached)) => match attached {
-                Ok(Ok(_)) => Ok(agent),
-                Ok(Err(_)) => bail!("atropos closed its output before it was attached"),
-                Err(_) => bail!("atropos is not attached after {ATTACH:?}"),
-            },
-            status = agent.child.wait() => bail!("atropos ended before it was attached: {}", status?),
+        let attached = tokio::time::timeout(ATTACH, is_attached.wait_for(|attached| *attached));
+        // The ear hangs up when the agent's output ends.
+        match attached.await {
+            Ok(Ok(_)) => Ok(agent),
+            Ok(Err(_)) => {
+                let seen = agent.stop().await;
+                bail!(
+                    "atropos ended before it was attached: {}",
+                    seen.map_or_else(|error| format!("{error:#}"), |_| "see above".to_owned())
+                );
+            }
+            Err(_) => bail!("atropos is not attached after {ATTACH:?}"),
         }
     }
 
@@ -177,7 +182,9 @@ impl Agent {
 
     /// Stops it in order and says what was seen.
     pub(crate) async fn stop(mut self) -> Result<Seen> {
-        self.signal("TERM");
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal("TERM");
+        }
         match tokio::time::timeout(STOP, self.child.wait()).await {
             Ok(status) => drop(status?),
             Err(_) => bail!("atropos has not stopped {STOP:?} after SIGTERM"),

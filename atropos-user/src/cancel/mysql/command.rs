@@ -17,6 +17,14 @@ pub(super) const UNKNOWN_QUERY: u16 = 1957;
 /// `ER_KILL_QUERY_DENIED_ERROR`: not our statement, and no right to end others'.
 pub(super) const NOT_OWNER_OF_QUERY: u16 = 1979;
 
+/// The server speaks of the task or of our right to end it, and not of a trouble of its own.
+pub(super) fn is_about_the_task(code: u16) -> bool {
+    matches!(
+        code,
+        UNKNOWN_THREAD | NOT_OWNER_OF_THREAD | NO_PRIVILEGE | UNKNOWN_QUERY | NOT_OWNER_OF_QUERY
+    )
+}
+
 /// A way of `MariaDB` to end a session's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MysqlCommand {
@@ -42,7 +50,7 @@ impl MysqlCommand {
     }
 
     /// The command behind a comparison of identity, as one statement. It answers with one row: thread, query id and
-    /// command as found (NULL if the connection is gone), and 1 if the command was given.
+    /// command as found (NULL if the connection is gone), and whether the command was given ([`Done`]).
     ///
     /// A connection's query id changes with each statement, so an equal one means that no other statement has begun; the
     /// state is compared as well, since a busy task may have become idle. `Killed` is shown for a session that an
@@ -65,11 +73,22 @@ impl MysqlCommand {
             format!("t = {thread} AND ")
         };
         let command = self.text(task);
+        // A ping takes the number that the next statement will get, and its session idles with it. The server ends
+        // whom it finds first under a number, so a number that several share does not name the task.
+        let give = match self {
+            Self::KillQueryId => format!(
+                "IF n > 1 THEN {}; SET done = 2; ELSE {command}; SET done = 1; END IF;",
+                Self::KillQuery.text(task)
+            ),
+            Self::KillQuery | Self::KillConnection => format!("{command}; SET done = 1;"),
+        };
         format!(
             "BEGIN NOT ATOMIC \
-             DECLARE t, q BIGINT UNSIGNED; DECLARE c VARCHAR(32); DECLARE done INT DEFAULT 0; \
-             SELECT TID, QUERY_ID, COMMAND INTO t, q, c FROM information_schema.PROCESSLIST WHERE ID = {id}; \
-             IF {same_thread}q = {request} AND {state} THEN {command}; SET done = 1; END IF; \
+             DECLARE t, q BIGINT UNSIGNED; DECLARE c VARCHAR(32); DECLARE n, done INT DEFAULT 0; \
+             SELECT MAX(IF(ID = {id}, TID, NULL)), MAX(IF(ID = {id}, QUERY_ID, NULL)), \
+             MAX(IF(ID = {id}, COMMAND, NULL)), COUNT(IF(QUERY_ID = {request}, 1, NULL)) INTO t, q, c, n \
+             FROM information_schema.PROCESSLIST WHERE ID = {id} OR QUERY_ID = {request}; \
+             IF {same_thread}q = {request} AND {state} THEN {give} END IF; \
              SELECT t, q, c, done; END"
         )
     }
@@ -100,16 +119,32 @@ pub(super) struct Seen {
     pub thread: Option<u64>,
     pub request: Option<u64>,
     pub command: String,
-    pub done: bool,
+    pub done: Done,
+}
+
+/// Whether a checked command was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// The comparison failed.
+    No,
+    /// As it was asked for.
+    Yes,
+    /// By connection, since other sessions answer to the same query id.
+    ByConnection,
 }
 
 impl From<Row> for Seen {
     fn from((thread, request, command, done): Row) -> Self {
+        let done = match done {
+            0 => Done::No,
+            2 => Done::ByConnection,
+            _ => Done::Yes,
+        };
         Self {
             thread,
             request,
             command: command.unwrap_or_default(),
-            done: done == 1,
+            done,
         }
     }
 }

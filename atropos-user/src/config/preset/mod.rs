@@ -28,6 +28,8 @@ pub struct Preset {
     pub name: Located<String>,
     /// What it covers, for people.
     pub title: String,
+    /// What it cannot see, in sentences for people.
+    pub unseen: Vec<String>,
     /// How the application is recognised.
     pub matching: Match,
     /// Numbers that depend on the build, each after those that it depends on.

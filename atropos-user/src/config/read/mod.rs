@@ -78,6 +78,11 @@ pub(super) fn preset(table: &Table, place: &Place, report: &Report) -> Option<Pr
             .text("title")
             .map(|title| title.value)
             .unwrap_or_default(),
+        unseen: fields
+            .texts("unseen")
+            .into_iter()
+            .map(|sentence| sentence.value)
+            .collect(),
         matching: fields
             .table("match", &schema::MATCH)
             .map(|fields| matching(&fields))

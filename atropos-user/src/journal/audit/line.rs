@@ -70,7 +70,6 @@ pub(super) enum Body<'a> {
     },
     Stop {
         reason: &'a str,
-        written_count: u64,
         lost_count: u64,
     },
 }

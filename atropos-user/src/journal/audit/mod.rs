@@ -183,11 +183,9 @@ impl Audit {
 
     /// Writes the `stop` line and waits for the disk, at most a second.
     pub async fn stop(self, reason: &str) {
-        let counts = self.counts();
         let body = Body::Stop {
             reason,
-            written_count: counts.written,
-            lost_count: counts.lost,
+            lost_count: self.counts().lost,
         };
         if let Ok(line) = self.line(&body) {
             self.writer.put_and_wait(line, Duration::from_secs(1)).await;

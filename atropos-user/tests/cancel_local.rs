@@ -1,0 +1,322 @@
+//! The ladder, and the initiators that need no server: signals and programs.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test an unmet expectation is a failure"
+)]
+
+mod common;
+mod samples;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use atropos::cancel::{
+    Answer, AnyInitiator, Exec, ExecRung, Initiator, Ladder, ProcessSignal, SignalRung,
+    SignalTarget, signal,
+};
+use atropos::engine::input::OrderResult;
+use atropos::engine::record::Task;
+use atropos::engine::settings::Mode;
+use samples::{order, task};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Remembers what it was asked to do.
+#[derive(Default)]
+struct Fake {
+    sent: Vec<(u8, u64)>,
+}
+
+impl Initiator for Fake {
+    fn describe(&self, rung: u8, task: &Task) -> String {
+        format!("end {} by {rung}", task.id)
+    }
+
+    async fn send(&mut self, rung: u8, task: &Task) -> Answer {
+        self.sent.push((rung, task.id));
+        Answer::missed("it had ended")
+    }
+
+    async fn check_permission(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn own_ids(&self) -> Vec<u64> {
+        vec![7]
+    }
+
+    async fn keep_warm(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A clock that ticks at each look.
+fn ticking() -> u64 {
+    static NOW: AtomicU64 = AtomicU64::new(100);
+    NOW.fetch_add(1, Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn enforce_sends_and_reports_with_both_times() {
+    let mut ladder = Ladder::new(Fake::default(), Mode::Enforce, ticking);
+    let sent = ladder.carry_out(order()).await;
+    assert_eq!(ladder.initiator().sent, [(0, 42)]);
+    assert_eq!(sent.command, "end 42 by 0");
+    assert!(sent.answered_at_ns > sent.sent_at_ns);
+    let report = sent.report();
+    assert_eq!(
+        (report.order, report.rung, report.at_ns),
+        (3, 0, sent.answered_at_ns)
+    );
+    assert_eq!(report.result, OrderResult::Missed);
+    assert_eq!(sent.answer.detail, "it had ended");
+    assert_eq!(ladder.own_ids(), [7]);
+}
+
+#[tokio::test]
+async fn observe_and_dry_run_write_the_command_and_send_nothing() {
+    for mode in [Mode::Observe, Mode::DryRun] {
+        let mut ladder = Ladder::new(Fake::default(), mode, ticking);
+        let sent = ladder.carry_out(order()).await;
+        assert_eq!(sent.report().result, OrderResult::NotSent);
+        assert_eq!(sent.command, "end 42 by 0");
+        assert!(ladder.initiator().sent.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn without_a_way_in_every_order_is_refused_with_the_reason() {
+    let mut ladder = Ladder::new(
+        AnyInitiator::None("no socket was given".into()),
+        Mode::Enforce,
+        ticking,
+    );
+    let sent = ladder.carry_out(order()).await;
+    assert_eq!(sent.answer, Answer::refused("no socket was given"));
+}
+
+/// A process that sleeps, and is gone when dropped.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Self {
+        Self(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+
+    fn task(&self) -> Task {
+        Task {
+            thread: self.0.id(),
+            ..task(u64::from(self.0.id()))
+        }
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn initiator(sleeper: &Sleeper, target: SignalTarget, start: Option<u64>) -> ProcessSignal {
+    let rungs = vec![
+        SignalRung::parse("INT").unwrap(),
+        SignalRung::parse("sigterm").unwrap(),
+    ];
+    ProcessSignal::new(sleeper.0.id(), target, rungs, Box::new(move |_| start))
+}
+
+#[tokio::test]
+async fn a_signal_reaches_the_process_whose_start_was_seen() {
+    for (rung, signal, text) in [(0, 2, "kill -INT"), (1, 15, "kill -TERM")] {
+        let mut sleeper = Sleeper::start();
+        let start = signal::start_ticks(sleeper.0.id(), None).unwrap();
+        let mut initiator = initiator(&sleeper, SignalTarget::Process, Some(start));
+        initiator.check_permission().await.unwrap();
+        assert_eq!(
+            initiator.describe(rung, &sleeper.task()),
+            format!("{text} {}", sleeper.0.id())
+        );
+        assert_eq!(
+            initiator.send(rung, &sleeper.task()).await,
+            Answer::accepted()
+        );
+        assert_eq!(sleeper.0.wait().unwrap().signal(), Some(signal));
+    }
+}
+
+#[tokio::test]
+async fn a_signal_to_a_process_of_another_start_or_of_an_unknown_one_is_not_sent() {
+    let mut sleeper = Sleeper::start();
+    let start = signal::start_ticks(sleeper.0.id(), None).unwrap();
+    let answer = initiator(&sleeper, SignalTarget::Process, Some(start - 1))
+        .send(0, &sleeper.task())
+        .await;
+    assert_eq!(answer.result, OrderResult::Missed);
+    assert!(answer.detail.contains("another one"), "{}", answer.detail);
+    let answer = initiator(&sleeper, SignalTarget::Process, None)
+        .send(0, &sleeper.task())
+        .await;
+    assert!(matches!(answer.result, OrderResult::Refused(_)));
+    for id in [0, 1, u64::MAX] {
+        let answer = initiator(&sleeper, SignalTarget::Process, Some(start))
+            .send(0, &task(id))
+            .await;
+        assert!(matches!(answer.result, OrderResult::Refused(_)), "{id}");
+    }
+    assert!(sleeper.0.try_wait().unwrap().is_none(), "it sleeps on");
+    let (gone, mut late) = (
+        sleeper.task(),
+        initiator(&sleeper, SignalTarget::Process, Some(start)),
+    );
+    drop(sleeper);
+    assert_eq!(late.send(0, &gone).await.result, OrderResult::Missed);
+}
+
+#[tokio::test]
+async fn a_signal_to_a_thread_arrives_or_is_refused_where_the_kernel_cannot_name_threads() {
+    let mut sleeper = Sleeper::start();
+    let start = signal::start_ticks(sleeper.0.id(), Some(sleeper.0.id())).unwrap();
+    let answer = initiator(&sleeper, SignalTarget::Thread, Some(start))
+        .send(1, &sleeper.task())
+        .await;
+    match &answer.result {
+        OrderResult::Accepted => assert_eq!(sleeper.0.wait().unwrap().signal(), Some(15)),
+        OrderResult::Refused(why) => assert!(why.contains("6.9"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_signal_that_does_not_exist_is_an_error_with_examples() {
+    assert!(SignalRung::parse("HURRY").unwrap_err().contains("INT"));
+}
+
+/// A directory for programs that only this user can write.
+fn programs() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn script(directory: &Path, text: &str) -> PathBuf {
+    let path = directory.join("end-task");
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    path
+}
+
+async fn outcome(text: &str) -> Answer {
+    let directory = programs();
+    let rung = ExecRung::new(
+        script(directory.path(), text),
+        vec!["{id}".into(), "{thread}".into(), "{request}".into()],
+    );
+    Exec::new(vec![rung.unwrap()], LIMIT)
+        .send(0, &task(42))
+        .await
+}
+
+#[tokio::test]
+async fn a_program_says_by_its_exit_code_what_came_of_the_order() {
+    assert_eq!(outcome("exit 0").await, Answer::accepted());
+    assert_eq!(
+        outcome("echo gone >&2; exit 3").await,
+        Answer::missed("gone")
+    );
+    let refused = outcome("echo no right >&2; exit 1").await;
+    assert!(refused.detail.contains("no right"), "{refused:?}");
+    assert!(matches!(refused.result, OrderResult::Refused(_)));
+}
+
+#[tokio::test]
+async fn a_program_gets_the_task_as_arguments_and_an_empty_environment() {
+    let answer = outcome(
+        r#"[ "$1 $2 $3" = "42 4711 99123" ] && [ -z "$HOME$CARGO" ] || { env >&2; exit 1; }"#,
+    )
+    .await;
+    assert_eq!(answer, Answer::accepted());
+}
+
+#[tokio::test]
+async fn arguments_are_never_given_to_a_shell() {
+    let directory = programs();
+    let path = script(directory.path(), "[ \"$1\" = '; exit 9; $(id)' ]");
+    let rung = ExecRung::new(&path, vec!["; exit 9; $(id)".into(), "{id}".into()]).unwrap();
+    let mut exec = Exec::new(vec![rung], LIMIT);
+    assert_eq!(
+        exec.describe(0, &task(42)),
+        format!("{} ; exit 9; $(id) 42", path.display())
+    );
+    assert_eq!(exec.send(0, &task(42)).await, Answer::accepted());
+    assert!(
+        ExecRung::new(&path, vec!["--id={id}".into()])
+            .unwrap_err()
+            .contains("argument of their own")
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_is_killed_and_refused() {
+    let directory = programs();
+    let pid_file = directory.path().join("pid");
+    let text = format!("echo $$ > {}; exec sleep 600", pid_file.display());
+    let rung = ExecRung::new(script(directory.path(), &text), vec![]).unwrap();
+    let before_ns = common::clock_ns();
+    let answer = Exec::new(vec![rung], Duration::from_millis(300))
+        .send(0, &task(42))
+        .await;
+    assert!(
+        answer.detail.contains("no answer within 300 ms"),
+        "{answer:?}"
+    );
+    assert!(common::clock_ns() - before_ns < LIMIT.as_nanos() as u64);
+    let pid = fs::read_to_string(pid_file).unwrap();
+    let deadline_ns = common::clock_ns() + LIMIT.as_nanos() as u64;
+    while fs::read_to_string(format!("/proc/{}/cmdline", pid.trim()))
+        .is_ok_and(|text| !text.is_empty())
+    {
+        assert!(common::clock_ns() < deadline_ns, "it is still there");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_others_could_change_is_not_run_neither_at_the_start_nor_later() {
+    let directory = programs();
+    let path = script(directory.path(), "exit 0");
+    let rung = ExecRung::new(&path, vec![]).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o722)).unwrap();
+    assert!(
+        ExecRung::new(&path, vec![])
+            .unwrap_err()
+            .contains("written by others")
+    );
+    let mut exec = Exec::new(vec![rung], LIMIT);
+    assert!(matches!(
+        exec.send(0, &task(42)).await.result,
+        OrderResult::Refused(_)
+    ));
+    assert!(exec.check_permission().await.is_err());
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(
+        ExecRung::new(&path, vec![]).is_err(),
+        "its directory could be used to exchange it"
+    );
+    assert!(
+        ExecRung::new("end-task", vec![])
+            .unwrap_err()
+            .contains("absolute path")
+    );
+    assert!(
+        ExecRung::new("/nonexistent/end-task", vec![])
+            .unwrap_err()
+            .contains("cannot use")
+    );
+}

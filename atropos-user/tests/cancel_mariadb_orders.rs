@@ -1,0 +1,301 @@
+//! Orders to a real server: they reach the task that they name or nobody.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test an unmet expectation is a failure"
+)]
+
+mod common;
+
+use std::time::Duration;
+
+use atropos::cancel::{Answer, Initiator};
+use atropos::engine::input::{Activity, OrderResult};
+use atropos::engine::record::Task;
+use common::clock_ns;
+use common::mariadb::MariaDb;
+use common::orders::{
+    KILL_CONNECTION, KILL_QUERY, KILL_QUERY_ID, LIMIT, code, id_of, initiator, refusal, row,
+    sleeper, task, task_unless, wait_until_gone,
+};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+macro_rules! server {
+    ($($option:expr),*) => {{
+        let Some(server) = MariaDb::start_with(&[$($option),*]) else { return };
+        server
+    }};
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_idle_in_a_transaction_is_freed_by_kill_connection_and_by_nothing_less() {
+    let server = server!();
+    server
+        .run(&[
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY)",
+        ])
+        .await;
+    let mut watcher = server.connect().await;
+    let mut initiator = initiator(&server).await;
+    let mut holder = server.connect().await;
+    let id = id_of(&mut holder).await;
+    holder.query_drop("BEGIN").await.unwrap();
+    holder.query_drop("SELECT * FROM shop.t").await.unwrap();
+    let mut waiter = server.connect().await;
+    let waiter_id = id_of(&mut waiter).await;
+    let alter =
+        tokio::spawn(async move { waiter.query_drop("ALTER TABLE shop.t ADD c INT").await });
+    task(&mut watcher, waiter_id, Activity::Busy).await;
+    let idle = task(&mut watcher, id, Activity::IdleInTransaction).await;
+
+    let answer = initiator.send(KILL_QUERY, &idle).await;
+    assert_eq!(answer.result, OrderResult::Accepted);
+    let deadline_ns = clock_ns() + LIMIT.as_nanos() as u64;
+    while row(&mut watcher, id).await.unwrap().2 != "Killed" {
+        assert!(clock_ns() < deadline_ns, "the order never arrived");
+    }
+    let (_, _, command) = row(&mut watcher, waiter_id).await.unwrap();
+    assert!(
+        command == "Query" && !alter.is_finished(),
+        "KILL QUERY frees nothing of an idle session"
+    );
+
+    assert_eq!(
+        initiator.send(KILL_CONNECTION, &idle).await,
+        Answer::accepted()
+    );
+    tokio::time::timeout(LIMIT, alter)
+        .await
+        .expect("the ALTER goes on")
+        .unwrap()
+        .unwrap();
+    wait_until_gone(&mut watcher, id).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_differs_in_thread_query_or_state_is_missed_and_nobody_is_hurt() {
+    let server = server!();
+    let mut watcher = server.connect().await;
+    let mut initiator = initiator(&server).await;
+    let (id, handle) = sleeper(&server).await;
+    let busy = task(&mut watcher, id, Activity::Busy).await;
+    let mut idle_conn = server.connect().await;
+    let idle_id = id_of(&mut idle_conn).await;
+    let idle = task(&mut watcher, idle_id, Activity::IdleInTransaction).await;
+    let wrong = [
+        (
+            Task {
+                thread: busy.thread + 1,
+                ..busy.clone()
+            },
+            "served by thread",
+        ),
+        (
+            Task {
+                request: busy.request - 1,
+                ..busy.clone()
+            },
+            "at query id",
+        ),
+        (
+            Task {
+                activity: Activity::IdleWithLocks,
+                ..busy.clone()
+            },
+            "in state",
+        ),
+        (
+            Task {
+                activity: Activity::Busy,
+                ..idle.clone()
+            },
+            "in state Sleep",
+        ),
+        (
+            Task {
+                id: 999_999,
+                ..busy.clone()
+            },
+            "is gone",
+        ),
+    ];
+    for rung in [KILL_QUERY_ID, KILL_QUERY, KILL_CONNECTION] {
+        for (task, why) in &wrong {
+            let answer = initiator.send(rung, task).await;
+            assert_eq!(answer.result, OrderResult::Missed, "{why}");
+            assert!(answer.detail.contains(why), "{}", answer.detail);
+        }
+    }
+    let gone = Task {
+        request: busy.request + 1_000_000,
+        ..busy.clone()
+    };
+    assert_eq!(
+        initiator.send(KILL_QUERY_ID, &gone).await.result,
+        OrderResult::Missed
+    );
+    let unknown = Task {
+        request: 0,
+        ..busy.clone()
+    };
+    assert!(refusal(&initiator.send(KILL_CONNECTION, &unknown).await).contains("query id"));
+    let own = Task {
+        id: initiator.own_ids()[0],
+        ..busy.clone()
+    };
+    assert!(refusal(&initiator.send(KILL_CONNECTION, &own).await).contains("own"));
+    assert!(!handle.is_finished(), "the sleeper sleeps on");
+    assert_eq!(
+        id_of(&mut idle_conn).await,
+        idle_id,
+        "the idle one lives on"
+    );
+    assert_eq!(
+        initiator.send(KILL_QUERY_ID, &busy).await,
+        Answer::accepted()
+    );
+    let (_conn, result) = handle.await.unwrap();
+    assert_eq!(result, Err(1317));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_orders_work_while_the_global_read_lock_is_held() {
+    let server = server!();
+    let mut watcher = server.connect().await;
+    let mut initiator = initiator(&server).await;
+    let mut holder = server.connect().await;
+    let id = id_of(&mut holder).await;
+    holder
+        .query_drop("FLUSH TABLES WITH READ LOCK")
+        .await
+        .unwrap();
+    let idle = task(&mut watcher, id, Activity::IdleWithLocks).await;
+    assert_eq!(
+        initiator.send(KILL_CONNECTION, &idle).await,
+        Answer::accepted()
+    );
+    wait_until_gone(&mut watcher, id).await;
+}
+
+/// The task's statement is the one with this word in it.
+async fn runs(watcher: &mut Conn, task: &Task, word: &str) -> bool {
+    let text = format!(
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = {} AND QUERY_ID = {} AND INFO LIKE '%{word}%'",
+        task.id, task.request
+    );
+    watcher.query_first(text).await.unwrap() == Some(1_u8)
+}
+
+/// The statement ends about when the order arrives, 200 times; the statement behind it must always live.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_races_with_the_end_of_its_statement_never_hits_the_next_one() {
+    let server = server!();
+    let mut watcher = server.connect().await;
+    let mut initiator = initiator(&server).await;
+    let (mut missed, mut interrupted, mut refused, mut delay_us) = (0, 0, 0, 35_000_u64);
+    for round in 0..200_u32 {
+        let mut conn = server.connect().await;
+        let id = id_of(&mut conn).await;
+        let handle = tokio::spawn(async move {
+            let first = conn.query_drop("SELECT SLEEP(0.04) /* first */").await;
+            let next = conn.query_drop("SELECT SLEEP(0.02) /* next */").await;
+            (first.map_err(code), next.map_err(code))
+        });
+        // A machine that is too busy to show the statement while it runs cannot run this race.
+        let over = || handle.is_finished();
+        let Some(task) = task_unless(&mut watcher, id, Activity::Busy, over).await else {
+            continue;
+        };
+        if !runs(&mut watcher, &task, "first").await {
+            continue;
+        }
+        tokio::time::sleep(Duration::from_micros(delay_us)).await;
+        let answer = initiator.send(KILL_QUERY_ID, &task).await;
+        let (first, next) = handle.await.unwrap();
+        assert_eq!(
+            next,
+            Ok(()),
+            "round {round}: the innocent statement was hit; {answer:?}"
+        );
+        match answer.result {
+            OrderResult::Accepted => interrupted += u32::from(first == Err(1317)),
+            OrderResult::Missed => {
+                assert_eq!(first, Ok(()), "round {round}: missed, yet hit");
+                missed += 1;
+            }
+            // A machine that is too busy to answer in time hits nobody either.
+            OrderResult::Refused(why) if why.contains("no answer") => {
+                refused += 1;
+                assert!(refused < 5, "the server answers no more: {why}");
+                initiator.keep_warm().await.unwrap();
+            }
+            other => panic!("round {round}: {other:?}"),
+        }
+        // Finds the end of the statement on this machine, and stays there.
+        delay_us = if first.is_err() {
+            delay_us + 40
+        } else {
+            delay_us.saturating_sub(40)
+        };
+    }
+    assert!(
+        missed > 0 && interrupted > 0,
+        "not a race: {interrupted} interrupted, {missed} missed"
+    );
+}
+
+/// A ping takes the number that the next statement will have, and keeps it while its session idles.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_shares_its_number_with_a_session_that_was_pinged_is_ended_all_the_same() {
+    let server = server!();
+    let mut watcher = server.connect().await;
+    let mut initiator = initiator(&server).await;
+    let mut pinged = Vec::new();
+    // Both older and younger than the sleeper, since the server takes the first that it finds.
+    for _ in 0..3 {
+        pinged.push(server.connect().await);
+    }
+    let mut conn = server.connect().await;
+    let id = id_of(&mut conn).await;
+    for _ in 0..3 {
+        pinged.push(server.connect().await);
+    }
+    let (mut conn, mut shared) = (Some(conn), false);
+    // Another statement may come between the pings and the sleeper's and take the number away: then once more.
+    for _ in 0..20 {
+        for other in &mut pinged {
+            other.ping().await.unwrap();
+        }
+        let mut sleeper = conn.take().unwrap();
+        let handle = tokio::spawn(async move {
+            let result = sleeper.query_drop("SELECT SLEEP(30)").await.map_err(code);
+            (sleeper, result)
+        });
+        let task = task(&mut watcher, id, Activity::Busy).await;
+        shared = sessions_with(&mut watcher, task.request).await > 1;
+        let answer = initiator.send(KILL_QUERY_ID, &task).await;
+        assert_eq!(answer.result, OrderResult::Accepted);
+        assert_eq!(answer.detail.contains("KILL QUERY"), shared, "{answer:?}");
+        let ended = tokio::time::timeout(LIMIT, handle)
+            .await
+            .expect("the statement ends");
+        let (sleeper, result) = ended.unwrap();
+        assert_eq!(result, Err(1317));
+        conn = Some(sleeper);
+        if shared {
+            break;
+        }
+    }
+    assert!(shared, "this server gives pings a number of their own");
+    for other in &mut pinged {
+        id_of(other).await;
+    }
+}
+
+async fn sessions_with(watcher: &mut Conn, request: u64) -> u64 {
+    let text =
+        format!("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE QUERY_ID = {request}");
+    watcher.query_first(text).await.unwrap().unwrap()
+}

@@ -1,0 +1,231 @@
+//! After the order: release, refusal, escalation, and what may be decided next.
+
+mod engine_kit;
+
+use atropos::engine::input::OrderResult;
+use atropos::engine::record::{OutcomeKind, PassedOver};
+use atropos::engine::settings::{Mode, Settings};
+use engine_kit::{EXCLUSIVE, MS, OTHER, Obey, T, WRITE, World, alter, c1, m01, settings};
+
+#[test]
+fn when_the_kill_is_refused_the_next_candidate_follows() {
+    let mut world = m01(settings(), 4000);
+    world.obey = Obey::Refuse;
+    world.run(100);
+    assert_eq!(world.targets(), [1]);
+    world.obey = Obey::After(5);
+    world.run(150);
+    assert_eq!(world.targets(), [1, 2]);
+    assert_eq!(world.verdict(1), Some(PassedOver::CancelledBefore));
+    world.run(1000);
+    assert_eq!(
+        world.outcome_kinds(),
+        [OutcomeKind::Refused, OutcomeKind::Released]
+    );
+}
+
+#[test]
+fn an_order_that_came_too_late_does_not_count_against_the_same_work() {
+    let mut world = c1(settings());
+    world.obey = Obey::Miss;
+    world.run(100);
+    assert_eq!(world.targets(), [2]);
+    world.obey = Obey::After(5);
+    world.run(100);
+    assert_eq!(world.targets(), [2, 2]);
+    assert_eq!(world.outcome_kinds()[0], OutcomeKind::Missed);
+}
+
+#[test]
+fn a_task_that_does_not_let_go_is_taken_up_the_ladder_and_then_reported_as_stuck() {
+    let mut world = c1(settings());
+    world.obey = Obey::Ignore;
+    world.run(8000);
+    let rungs: Vec<&str> = world
+        .orders()
+        .iter()
+        .map(|order| order.rung_name.as_str())
+        .collect();
+    assert_eq!(
+        rungs[..3],
+        ["KILL QUERY ID", "KILL QUERY", "KILL CONNECTION"]
+    );
+    assert!(
+        world.orders()[..3]
+            .iter()
+            .all(|order| order.task.id == 2 && order.decision == 1)
+    );
+    let gap_ns = world.orders()[1].at_ns - world.orders()[0].at_ns;
+    assert!((1000 * MS..=1050 * MS).contains(&gap_ns), "{gap_ns}");
+    assert_eq!(world.outcome_kinds()[0], OutcomeKind::Stuck);
+}
+
+#[test]
+fn nothing_else_is_decided_while_an_order_is_in_flight() {
+    let mut world = m01(settings(), 4000);
+    world.obey = Obey::Ignore;
+    world.run(4000);
+    assert_eq!(world.targets(), [1]);
+}
+
+#[test]
+fn a_writer_that_rolls_back_is_waited_for_and_not_escalated() {
+    let mut settings = settings();
+    settings.classes[usize::from(WRITE)].undo = 0.1;
+    let mut world = World::new(settings);
+    world.victims(100, 24, T, 80);
+    world.begin(1, Some(WRITE), "update t set k = k + ?");
+    world.run(4000);
+    world.lock(1, T, EXCLUSIVE);
+    world.obey = Obey::After(3000);
+    world.run(650);
+    assert_eq!(world.targets(), [1]);
+    world.edit(1, |state| state.killed = true);
+    world.run(4000);
+    assert_eq!(world.targets(), [1]);
+    assert_eq!(
+        world.outcome_kinds(),
+        [OutcomeKind::RollingBack, OutcomeKind::Released]
+    );
+    assert_eq!(world.outcomes()[1].time_to_release_ns, Some(3000 * MS));
+}
+
+#[test]
+fn in_observe_mode_the_same_advice_is_given_once() {
+    let mut world = m01(
+        Settings {
+            mode: Mode::Observe,
+            ..settings()
+        },
+        4000,
+    );
+    world.obey = Obey::NotSent;
+    world.run(10_000);
+    assert_eq!(world.targets(), [1]);
+    assert_eq!(world.decisions().len(), 1);
+    assert_eq!(world.outcome_kinds(), [OutcomeKind::NotSent]);
+}
+
+#[test]
+fn two_culprits_are_ended_one_after_the_other_as_soon_as_the_first_has_let_go() {
+    let mut world = World::new(settings());
+    world.victims(100, 12, T, 80);
+    world.victims(200, 12, OTHER, 80);
+    world.run(3000);
+    world.begin(1, None, "lock tables t write");
+    world.lock(1, T, EXCLUSIVE);
+    world.begin(2, None, "lock tables other write");
+    world.lock(2, OTHER, EXCLUSIVE);
+    world.run(1500);
+    let mut targets = world.targets();
+    targets.sort_unstable();
+    assert_eq!(targets, [1, 2]);
+    let gap_ns = world.orders()[1].at_ns - world.orders()[0].at_ns;
+    assert!(gap_ns <= 700 * MS, "{gap_ns}");
+}
+
+#[test]
+fn a_report_for_an_order_that_is_not_in_flight_changes_nothing() {
+    let mut world = c1(settings());
+    world.run(1000);
+    let order = world.orders()[0].clone();
+    let before = world.effects.len();
+    world.report(&order, OrderResult::Missed);
+    assert_eq!(world.effects.len(), before);
+}
+
+#[test]
+fn a_transaction_that_keeps_its_locks_when_its_statement_is_cancelled_is_ended_without_waiting_for_the_deadline()
+ {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "select sleep(10)");
+    world.lock(1, T, EXCLUSIVE);
+    world.obey = Obey::Statement(5);
+    world.run(1500);
+    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
+    assert_eq!(rungs, [0, 2]);
+    let gap_ns = world.orders()[1].at_ns - world.orders()[0].at_ns;
+    assert!((250 * MS..=350 * MS).contains(&gap_ns), "{gap_ns}");
+    assert_eq!(world.outcome_kinds(), [OutcomeKind::Released]);
+}
+
+#[test]
+fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_next_rung() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "insert one row");
+    world.lock(1, T, EXCLUSIVE);
+    world.obey = Obey::Miss;
+    for request in 0..40 {
+        world.edit(1, |state| state.request = 1_000_000 + request);
+        world.run(10);
+    }
+    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
+    assert_eq!(rungs, [0, 1, 2]);
+    assert_eq!(world.verdict(1), Some(PassedOver::NoRung));
+}
+
+#[test]
+fn waiters_that_give_up_and_come_back_are_no_release() {
+    let mut world = m01(settings(), 4000);
+    world.obey = Obey::Ignore;
+    for _ in 0..20 {
+        world.run(97);
+        world.give_up();
+        world.end(2);
+        alter(&mut world, 2);
+    }
+    assert_eq!(world.targets(), [1]);
+    assert_eq!(world.outcome_kinds(), []);
+}
+
+#[test]
+fn a_writer_that_took_no_notice_is_escalated_and_one_that_rolls_back_for_too_long_as_well() {
+    let run = |killed: bool| {
+        let mut settings = settings();
+        settings.classes[usize::from(WRITE)].undo = 0.1;
+        let mut world = World::new(settings);
+        world.victims(100, 24, T, 80);
+        world.begin(1, Some(WRITE), "update t set k = k + ?");
+        world.run(4000);
+        world.lock(1, T, EXCLUSIVE);
+        world.obey = Obey::Ignore;
+        world.run(650);
+        world.edit(1, |state| state.killed = killed);
+        world.run(8000);
+        let ordered_ns = world.orders()[0].at_ns;
+        (
+            world.orders()[1].at_ns - ordered_ns,
+            ordered_ns / MS % 1_000_000,
+            world.outcome_kinds().first().copied(),
+        )
+    };
+    let (gap_ns, _, outcome) = run(false);
+    assert!((1000 * MS..=1050 * MS).contains(&gap_ns), "{gap_ns}");
+    assert_ne!(outcome, Some(OutcomeKind::RollingBack));
+    let (gap_ns, worked_ms, outcome) = run(true);
+    let patience_ns = worked_ms * MS * 3 / 2;
+    assert!(
+        (patience_ns..=patience_ns + 100 * MS).contains(&gap_ns),
+        "{gap_ns}, not {patience_ns}"
+    );
+    assert_eq!(outcome, Some(OutcomeKind::RollingBack));
+}
+
+#[test]
+fn no_further_rung_is_taken_while_events_have_been_lost() {
+    let mut world = c1(settings());
+    world.obey = Obey::Ignore;
+    world.run(900);
+    assert_eq!(world.targets(), [2]);
+    for _ in 0..30 {
+        world.lose(1);
+        world.run(50);
+    }
+    assert_eq!(world.targets(), [2]);
+    world.run(1100);
+    assert_eq!(world.targets(), [2, 2]);
+}
