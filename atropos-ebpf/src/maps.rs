@@ -7,6 +7,7 @@ use atropos_common::limits::{
 use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
+use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 
@@ -51,3 +52,7 @@ pub(crate) static SAMPLE: Array<u64, 1> = Array::new();
 /// Transitions on their way to the agent.
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<EventRecord, { RING_BYTES as usize }> = RingBuf::new();
+
+/// Flag of a record's submission. The agent drains once a tick and sleeps on no ring; without the flag, whoever passes a
+/// site while the ring is empty would pay an interrupt to itself to wake nobody.
+pub(crate) const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;

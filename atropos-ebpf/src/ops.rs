@@ -11,7 +11,7 @@ use aya_ebpf::programs::ProbeContext;
 
 use crate::args::{Arguments, cookie};
 use crate::counters;
-use crate::maps::{EVENTS, OPEN, SAMPLE, SCOPE, SESSIONS, SITES};
+use crate::maps::{EVENTS, NO_WAKEUP, OPEN, SAMPLE, SCOPE, SESSIONS, SITES};
 
 /// One passing of a site, with its arguments evaluated.
 struct Pass {
@@ -246,5 +246,5 @@ fn emit(pass: &Pass, site: u16, op: u8, generation: u32, flags: u8) {
         flags,
         reserved: [0; 6],
     });
-    entry.submit(0);
+    entry.submit(NO_WAKEUP);
 }

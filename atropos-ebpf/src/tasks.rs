@@ -9,7 +9,7 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::TracePointContext;
 
 use crate::counters;
-use crate::maps::{EVENTS, SCOPE, SESSIONS};
+use crate::maps::{EVENTS, NO_WAKEUP, SCOPE, SESSIONS};
 
 /// Offset of `pid` in the record of `task:task_newtask` (its format file says so; it follows the 8-byte common header).
 const NEWTASK_PID: usize = 8;
@@ -102,5 +102,5 @@ fn emit(op: Op, pid: u32, tid: u32, session: u64, flags: u8) {
         flags,
         reserved: [0; 6],
     });
-    entry.submit(0);
+    entry.submit(NO_WAKEUP);
 }

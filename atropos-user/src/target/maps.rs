@@ -5,6 +5,7 @@
 //! one (`/proc/PID/map_files`) is taken instead.
 
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,11 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 
 use super::{Process, TargetError, proc_of};
 use crate::elf::{BuildId, Image, Layout, Symbol};
+
+/// Room asked for at least when a file is read whole. An allocation of more than 32 MiB always goes back to the system when
+/// it is freed; below that the C library keeps it once it has freed one as large, and a server's binary would stay in our
+/// memory for as long as we watch. Room that is not used costs nothing.
+const RETURNED_BYTES: usize = 33 << 20;
 
 /// One mapping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +113,14 @@ impl Process {
     pub fn file_bytes(&self, file: &MappedFile) -> Result<Vec<u8>, TargetError> {
         let unreadable =
             |error| TargetError::reading(self.pid, &file.path_for_us.display().to_string(), &error);
-        fs::read(&file.path_for_us).map_err(unreadable)
+        let read = || {
+            let mut opened = File::open(&file.path_for_us)?;
+            let length = usize::try_from(opened.metadata()?.len()).unwrap_or(0);
+            let mut bytes = Vec::with_capacity(length.max(RETURNED_BYTES));
+            opened.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        read().map_err(unreadable)
     }
 
     /// The first mapped file that defines all of these (mangled) names. It need not be `/proc/PID/exe`: a program can be
