@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::engine::input::{Input, OrderReport, OrderResult};
 use crate::engine::record::{Effect, Order};
 use crate::engine::settings::Settings;
+use crate::kernel::give_back_heap;
 
 /// The engine's tick.
 pub const TICK: Duration = Duration::from_millis(50);
@@ -63,6 +64,7 @@ pub async fn run(
     let feed = Feed::new(resolved.watcher()?, completed);
     let probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
     let stop = StopSignals::listen()?;
+    give_back_heap();
     teller.attached(resolved, &settings, clock::monotonic_ns());
     let engine = Engine::new(settings);
     let mut watch = Watch {

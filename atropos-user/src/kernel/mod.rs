@@ -5,6 +5,7 @@
 
 mod counters;
 mod decode;
+mod heap;
 mod loader;
 #[cfg(feature = "bpf-log")]
 mod log;
@@ -13,6 +14,7 @@ mod site;
 
 pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};
+pub use heap::give_back_heap;
 pub use loader::{Kernel, ProgramStat};
 pub use ring::Ring;
 pub use site::SiteLink;
