@@ -10,6 +10,18 @@
     internal_features,
     reason = "atomic_xadd is the only atomic that the BPF target offers"
 )]
+#![allow(
+    clippy::inline_always,
+    reason = "one program, one function: calls would cost stack, of which there are 512 bytes, and verifier states"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "the shape of an entry function is the macro's"
+)]
+#![allow(
+    clippy::needless_borrows_for_generic_args,
+    reason = "keys and values go to the kernel by address; a copy would cost stack"
+)]
 
 mod args;
 mod counters;

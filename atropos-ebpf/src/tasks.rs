@@ -68,6 +68,8 @@ pub(crate) fn new(ctx: &TracePointContext) -> Option<()> {
         counters::lost(Loss::Scope);
         return None;
     }
+    #[cfg(feature = "log")]
+    aya_log_ebpf::debug!(ctx, "process {} came into scope behind {}", child, parent);
     emit(
         Op::Fork,
         child,

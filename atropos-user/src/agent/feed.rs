@@ -60,10 +60,10 @@ impl Feed {
         for event in events {
             match event.kind {
                 EventKind::WaitBegin { .. } => {
-                    self.watcher.wait_begun(event.session.0, event.at_ns)
+                    self.watcher.wait_begun(event.session.0, event.at_ns);
                 }
                 EventKind::WaitEnd { .. } | EventKind::SessionEnd => {
-                    self.watcher.wait_over(event.session.0)
+                    self.watcher.wait_over(event.session.0);
                 }
                 _ => {}
             }

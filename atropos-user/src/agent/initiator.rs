@@ -6,14 +6,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::clock;
-use crate::cancel::signal::start_ticks;
+use super::resolve::Resolved;
+use crate::cancel::signal::{Proof, start_ticks};
 use crate::cancel::{
     AnyInitiator, Credentials, Endpoint, Exec, ExecRung, Mysql, MysqlCommand, MysqlSettings,
     ProcessSignal, SignalRung, SignalTarget,
 };
 use crate::config::{Cancel, Command, Initiator, Preset};
+use crate::engine::input::Activity;
 use crate::engine::record::Task;
-use crate::target::Process;
+use crate::target::{Process, ProcessMemory};
 
 /// How long a program of the user's may take.
 const EXEC_LIMIT: Duration = Duration::from_secs(5);
@@ -41,7 +43,10 @@ pub struct ControlOptions {
 ///
 /// # Errors
 /// When the preset has none, when the password cannot be had, or when no way to the server is known.
-pub fn build(preset: &Preset, process: &Process, control: &ControlOptions) -> Result<AnyInitiator> {
+pub fn build(resolved: &Resolved, control: &ControlOptions) -> Result<AnyInitiator> {
+    let Resolved {
+        preset, process, ..
+    } = resolved;
     let Some(cancel) = &preset.cancel else {
         bail!(
             "the preset `{}` names no way to end a task",
@@ -55,7 +60,7 @@ pub fn build(preset: &Preset, process: &Process, control: &ControlOptions) -> Re
             timeout: MysqlSettings::TIMEOUT,
             clock: clock::monotonic_ns,
         })))),
-        Initiator::Signal => signal(cancel, process),
+        Initiator::Signal => signal(cancel, resolved),
         Initiator::Exec => exec(cancel),
         Initiator::Postgres => bail!("this version has no initiator `postgres`"),
     }
@@ -144,7 +149,7 @@ fn endpoint(process: &Process, control: &ControlOptions) -> Result<Endpoint> {
     Ok(endpoint)
 }
 
-fn signal(cancel: &Cancel, process: &Process) -> Result<AnyInitiator> {
+fn signal(cancel: &Cancel, resolved: &Resolved) -> Result<AnyInitiator> {
     let mut target = SignalTarget::Process;
     let mut rungs = Vec::new();
     for rung in &cancel.rungs {
@@ -157,17 +162,42 @@ fn signal(cancel: &Cancel, process: &Process) -> Result<AnyInitiator> {
             rungs.push(SignalRung::parse(signal.as_str()).map_err(|reason| anyhow!(reason))?);
         }
     }
-    let pid = process.pid();
+    let pid = resolved.process.pid();
     let start_seen = move |task: &Task| match target {
         SignalTarget::Process => start_ticks(u32::try_from(task.id).ok()?, None).ok(),
         SignalTarget::Thread => start_ticks(pid, Some(task.thread)).ok(),
     };
-    Ok(AnyInitiator::Signal(Box::new(ProcessSignal::new(
-        pid,
-        target,
-        rungs,
-        Box::new(start_seen),
-    ))))
+    let initiator = ProcessSignal::new(pid, target, rungs, Box::new(start_seen));
+    Ok(AnyInitiator::Signal(Box::new(match proof(resolved)? {
+        Some(proof) => initiator.proving(proof),
+        None => initiator,
+    })))
+}
+
+/// Compares a task with what the target's own memory says of its session at this moment.
+fn proof(resolved: &Resolved) -> Result<Option<Proof>> {
+    let Some(Ok(list)) = resolved.sessions.clone() else {
+        return Ok(None);
+    };
+    let memory = ProcessMemory::open(&resolved.process)?;
+    let offset_s = clock::epoch_minus_monotonic_s();
+    Ok(Some(Box::new(move |task| {
+        let seen = list
+            .view(task.session.0, &memory, offset_s)
+            .map_err(|error| format!("session {} is gone: {error}", task.id))?;
+        let was = (
+            task.id,
+            task.thread,
+            task.request,
+            task.activity == Activity::Busy,
+        );
+        let is = (seen.id, seen.thread, seen.request, seen.busy);
+        if is == was {
+            Ok(())
+        } else {
+            Err(format!("session {} has gone on since", task.id))
+        }
+    })))
 }
 
 fn exec(cancel: &Cancel) -> Result<AnyInitiator> {

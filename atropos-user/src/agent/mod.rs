@@ -5,6 +5,7 @@ pub mod check;
 pub mod clock;
 #[cfg(feature = "ebpf")]
 pub mod feed;
+mod forest;
 pub mod initiator;
 #[cfg(feature = "ebpf")]
 pub mod probes;

@@ -34,6 +34,17 @@ pub enum End {
     TargetGone,
 }
 
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The kernel half could not be loaded or attached; nothing of it is left.
+    #[error("cannot attach: {0:#}")]
+    Attach(anyhow::Error),
+    /// Something that the watch needs went away.
+    #[error("{0:#}")]
+    Watch(#[from] anyhow::Error),
+}
+
 /// Watches one process until it ends or the agent is asked to stop.
 ///
 /// # Errors
@@ -43,15 +54,14 @@ pub async fn run(
     settings: Settings,
     carrier: Carrier,
     teller: &mut Teller,
-) -> Result<End> {
-    let completed = resolved
-        .preset
-        .completed
-        .as_ref()
+) -> Result<End, RunError> {
+    let counter = resolved.preset.completed.as_ref();
+    let completed = counter
         .map(|formula| formula.bind(&resolved.names))
-        .transpose()?;
+        .transpose()
+        .context("the counter of completed requests cannot be read")?;
     let feed = Feed::new(resolved.watcher()?, completed);
-    let probes = Probes::attach(resolved, clock::monotonic_ns())?;
+    let probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
     let stop = StopSignals::listen()?;
     teller.attached(resolved, &settings, clock::monotonic_ns());
     let engine = Engine::new(settings);
@@ -63,7 +73,7 @@ pub async fn run(
         carrier,
         teller,
     };
-    watch.until_end(stop).await
+    Ok(watch.until_end(stop).await?)
 }
 
 /// The signals that ask the agent to stop.

@@ -52,6 +52,10 @@ impl SignalRung {
 /// `None` if it was not recorded, and then nothing is sent.
 pub type StartSeen = Box<dyn Fn(&Task) -> Option<u64> + Send + Sync>;
 
+/// Proves, once the process or thread can no longer be mistaken and right before the signal, that the task still is what
+/// it was: the same session with the same request in the same state. The error says what is different.
+pub type Proof = Box<dyn Fn(&Task) -> Result<(), String> + Send + Sync>;
+
 /// The initiator.
 pub struct ProcessSignal {
     /// The process that is watched.
@@ -59,6 +63,7 @@ pub struct ProcessSignal {
     target: SignalTarget,
     rungs: Vec<SignalRung>,
     start_seen: StartSeen,
+    proof: Option<Proof>,
 }
 
 impl fmt::Debug for ProcessSignal {
@@ -98,6 +103,16 @@ impl ProcessSignal {
             target,
             rungs,
             start_seen,
+            proof: None,
+        }
+    }
+
+    /// The same, with a proof of the task's identity before each signal.
+    #[must_use]
+    pub fn proving(self, proof: Proof) -> Self {
+        Self {
+            proof: Some(proof),
+            ..self
         }
     }
 
@@ -153,6 +168,9 @@ impl ProcessSignal {
             return Err(Answer::missed(format!(
                 "{number} started at tick {found}, not {seen}: it is another one"
             )));
+        }
+        if let Some(proof) = &self.proof {
+            proof(task).map_err(Answer::missed)?;
         }
         let signal = Signal::from_named_raw(rung.signal as i32)
             .ok_or_else(|| Answer::refused(format!("{} cannot be sent", rung.signal)))?;

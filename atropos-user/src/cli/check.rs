@@ -107,8 +107,8 @@ fn try_cancel(args: &CheckArgs, resolved: &Resolved) -> Result<Result<(), String
         .map_err(|error| Failure::new(exit::FAILURE, error))?;
     Ok(runtime.block_on(async {
         let control = (&args.control).into();
-        let mut initiator = initiator::build(&resolved.preset, &resolved.process, &control)
-            .map_err(|error| format!("{error:#}"))?;
+        let mut initiator =
+            initiator::build(resolved, &control).map_err(|error| format!("{error:#}"))?;
         initiator.keep_warm().await?;
         initiator.check_permission().await
     }))

@@ -163,7 +163,7 @@ fn print(text: &str) {
 pub fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(&args),
         Command::Why(args) => why::why(&args),
         Command::Check(args) => check::check(&args),
         Command::Replay(args) => replay::replay(&args),

@@ -15,7 +15,7 @@ pub(super) struct RunArgs {
 }
 
 /// Fails.
-pub(super) fn run(_args: RunArgs) -> Result<ExitCode, Failure> {
+pub(super) fn run(_args: &RunArgs) -> Result<ExitCode, Failure> {
     Err(Failure::new(
         exit::KERNEL,
         anyhow!(

@@ -13,7 +13,7 @@ use crate::agent::carrier::Carrier;
 use crate::agent::clock;
 use crate::agent::initiator;
 use crate::agent::resolve::Resolved;
-use crate::agent::run::{End, StopSignals, run as watch};
+use crate::agent::run::{End, RunError, StopSignals, run as watch};
 use crate::agent::tell::Teller;
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder};
 use crate::config::parse_slo;
@@ -71,13 +71,13 @@ impl RunArgs {
 }
 
 /// Runs until asked to stop or the target is gone.
-pub(super) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| Failure::new(exit::FAILURE, error))?;
-    let result = runtime.block_on(run_all(&args));
+    let result = runtime.block_on(run_all(args));
     // A command that still waits for the server must not keep the agent.
     runtime.shutdown_background();
     result
@@ -89,7 +89,7 @@ async fn run_all(args: &RunArgs) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
     let mut process = args.target.find()?;
     loop {
-        let end = run_one(args, slo, process).await?;
+        let end = Box::pin(run_one(args, slo, process)).await?;
         if end == End::Asked {
             return Ok(ExitCode::SUCCESS);
         }
@@ -115,7 +115,11 @@ async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Fail
         audit(args, &resolved)?,
         recorder(args, &settings)?,
     );
-    let end = watch(&resolved, settings, carrier, &mut teller).await?;
+    let watched = watch(&resolved, settings, carrier, &mut teller).await;
+    let end = watched.map_err(|error| match error {
+        RunError::Attach(_) => Failure::new(exit::KERNEL, error),
+        RunError::Watch(error) => error.into(),
+    })?;
     let reason = match end {
         End::Asked => "asked to stop",
         End::TargetGone => "the target is gone",
@@ -194,7 +198,7 @@ fn recorder(args: &RunArgs, settings: &Settings) -> Result<Option<Recorder>, Fai
 
 /// The way to the target. In enforce mode it must be open before anything is attached; in the others it is a convenience.
 async fn ladder(args: &RunArgs, resolved: &Resolved) -> Result<Ladder<AnyInitiator>, Failure> {
-    let built = initiator::build(&resolved.preset, &resolved.process, &(&args.control).into());
+    let built = initiator::build(resolved, &(&args.control).into());
     let mut initiator = match built {
         Ok(initiator) => initiator,
         Err(error) if args.enforce => return Err(Failure::new(exit::CONTROL, error)),

@@ -2,6 +2,7 @@
 
 use atropos_common::op::Op;
 use atropos_common::record::EventRecord;
+use bytes::Buf as _;
 
 /// A record whose operation is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,36 +15,29 @@ pub struct Decoded {
 
 /// Reads one record; `None` if it has the wrong length or an operation that this agent does not know.
 #[must_use]
-pub fn decode(bytes: &[u8]) -> Option<Decoded> {
-    let bytes: &[u8; size_of::<EventRecord>()] = bytes.try_into().ok()?;
-    let u64_at = |at: usize| u64::from_ne_bytes(field(bytes, at));
-    let u32_at = |at: usize| u32::from_ne_bytes(field(bytes, at));
-    let u16_at = |at: usize| u16::from_ne_bytes(field(bytes, at));
+pub fn decode(mut bytes: &[u8]) -> Option<Decoded> {
+    if bytes.len() != size_of::<EventRecord>() {
+        return None;
+    }
+    // In the order of the fields; the two halves run on one machine, so bytes are in native order.
     let record = EventRecord {
-        at_ns: u64_at(0),
-        session: u64_at(8),
-        instance: u64_at(16),
-        value: u64_at(24),
-        generation: u32_at(32),
-        pid: u32_at(36),
-        tid: u32_at(40),
-        site: u16_at(44),
-        resource: u16_at(46),
-        op: bytes[48],
-        flags: bytes[49],
-        reserved: field(bytes, 50),
+        at_ns: bytes.get_u64_ne(),
+        session: bytes.get_u64_ne(),
+        instance: bytes.get_u64_ne(),
+        value: bytes.get_u64_ne(),
+        generation: bytes.get_u32_ne(),
+        pid: bytes.get_u32_ne(),
+        tid: bytes.get_u32_ne(),
+        site: bytes.get_u16_ne(),
+        resource: bytes.get_u16_ne(),
+        op: bytes.get_u8(),
+        flags: bytes.get_u8(),
+        reserved: [0; 6],
     };
     Some(Decoded {
         op: Op::from_u8(record.op)?,
         record,
     })
-}
-
-/// `N` bytes at a constant offset.
-fn field<const N: usize>(bytes: &[u8; size_of::<EventRecord>()], at: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[at..at + N]);
-    out
 }
 
 #[cfg(test)]

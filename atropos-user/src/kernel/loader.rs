@@ -48,6 +48,8 @@ impl Kernel {
             .btf(Some(&btf))
             .load(OBJECT)
             .context("cannot load the kernel half")?;
+        #[cfg(feature = "bpf-log")]
+        super::log::start(&mut ebpf)?;
         let mut take = |name: &'static str| -> Result<Map> {
             ebpf.take_map(name)
                 .ok_or_else(|| anyhow!("the kernel half has no map {name}"))

@@ -6,6 +6,8 @@
 mod counters;
 mod decode;
 mod loader;
+#[cfg(feature = "bpf-log")]
+mod log;
 mod ring;
 mod site;
 

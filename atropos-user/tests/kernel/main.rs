@@ -1,6 +1,12 @@
 //! The kernel half against a process that does what it is told: every operation, exact loss, exits, forks, clean death.
 //! Needs root (or the capabilities that `cargo xtask doctor` names) and a C compiler.
 #![cfg(feature = "ebpf")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "tests may panic, keep time, and say what they measured"
+)]
 
 mod fixture;
 
@@ -129,13 +135,12 @@ fn a_request_is_timed_from_begin_to_end_and_numbered() {
         .iter()
         .map(|d| (d.op, d.record.session, d.record.generation))
         .collect();
-    use Op::{RequestBegin, RequestEnd};
     let wanted = [
-        (RequestBegin, 5, 1),
-        (RequestEnd, 5, 1),
-        (RequestBegin, 5, 2),
-        (RequestEnd, 5, 2),
-        (RequestEnd, 6, 0),
+        (Op::RequestBegin, 5, 1),
+        (Op::RequestEnd, 5, 1),
+        (Op::RequestBegin, 5, 2),
+        (Op::RequestEnd, 5, 2),
+        (Op::RequestEnd, 6, 0),
     ];
     assert_eq!(seen, wanted);
     let latencies = bench.counters.latencies().unwrap();

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use atropos::engine::settings::Tuning;
 use usdt_probes::server::Server;
 
 use crate::agent::Agent;
@@ -11,8 +12,6 @@ use crate::common::{clock_ns, wait_for};
 use crate::scene::person;
 
 const SLO: &str = "p99=20ms";
-/// Above the idle time that the agent's settings allow.
-const FORGOTTEN_NS: u64 = 600_000_000;
 
 fn attach(server: &Server) -> Agent {
     let pid = server.pid().to_string();
@@ -71,9 +70,9 @@ fn a_forgotten_transaction_is_ended_and_nobody_else() {
             client.command(line).unwrap().result.unwrap();
         }
         // Forgotten is who has been idle for longer than a program takes between two statements.
-        let idle_since_ns = clock_ns();
+        let (idle_since_ns, allowed_ns) = (clock_ns(), Tuning::default().min_idle_ns);
         wait_for("the session to be forgotten", || {
-            (clock_ns() - idle_since_ns > FORGOTTEN_NS).then_some(())
+            (clock_ns() - idle_since_ns > allowed_ns + allowed_ns / 10).then_some(())
         });
         gets_on(done);
         let mut admin = person(&server, "admin");
