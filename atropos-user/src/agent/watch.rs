@@ -162,11 +162,14 @@ impl Watcher {
                 .is_some_and(|session| session.id == known.id)
         });
         let mut involved = BTreeSet::new();
+        let mut waiting = BTreeSet::new();
+        let whole = graphs.iter().all(Result::is_ok);
         for (index, graph) in graphs.into_iter().enumerate() {
             match graph {
                 Ok(graph) => {
                     for wait in &graph.waits {
                         involved.insert(wait.waiter);
+                        waiting.insert(wait.waiter);
                         involved.extend(wait.blockers.iter().map(|edge| edge.session));
                     }
                     view.waiting_count += graph.waits.len();
@@ -176,6 +179,10 @@ impl Watcher {
                 }
                 Err(error) => self.walks[index].trust.failed(error),
             }
+        }
+        if whole {
+            // A wait that ended in a timeout or a kill is told by nobody: its begin must not become that of the next one.
+            self.begun.retain(|session, _| waiting.contains(session));
         }
         for session in &sessions {
             let matters = session.busy || session.in_transaction || session.explicit_locks;
