@@ -71,7 +71,7 @@ fn nothing_else_is_decided_while_an_order_is_in_flight() {
 #[test]
 fn a_writer_that_rolls_back_is_waited_for_and_not_escalated() {
     let mut settings = settings();
-    settings.classes[usize::from(WRITE)].undo = 0.1;
+    settings.classes[usize::from(WRITE)].undo = 0.05;
     let mut world = World::new(settings);
     world.victims(100, 24, T, 80);
     world.begin(1, Some(WRITE), "update t set k = k + ?");
@@ -186,7 +186,7 @@ fn waiters_that_give_up_and_come_back_are_no_release() {
 fn a_writer_that_took_no_notice_is_escalated_and_one_that_rolls_back_for_too_long_as_well() {
     let run = |killed: bool| {
         let mut settings = settings();
-        settings.classes[usize::from(WRITE)].undo = 0.1;
+        settings.classes[usize::from(WRITE)].undo = 0.05;
         let mut world = World::new(settings);
         world.victims(100, 24, T, 80);
         world.begin(1, Some(WRITE), "update t set k = k + ?");
