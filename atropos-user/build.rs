@@ -62,7 +62,11 @@ mod ebpf {
         let name = std::env::var("ATROPOS_EBPF_TOOLCHAIN").unwrap_or_else(|_| "nightly".to_owned());
         let root_dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../atropos-ebpf");
         // Log lines from inside the programs, for whoever works on them.
-        let features: &[&str] = if cfg!(feature = "bpf-log") { &["log"] } else { &[] };
+        let features: &[&str] = if cfg!(feature = "bpf-log") {
+            &["log"]
+        } else {
+            &[]
+        };
         let package = Package {
             name: "atropos-ebpf",
             root_dir,
