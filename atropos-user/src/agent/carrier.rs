@@ -5,6 +5,7 @@ use tokio::time::{Duration, MissedTickBehavior, interval};
 
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder, SentOrder};
 use crate::engine::record::Order;
+use crate::engine::settings::Mode;
 
 /// How often the way to the target is tried.
 const WARM_EVERY: Duration = Duration::from_secs(1);
@@ -61,7 +62,8 @@ async fn carry(
                     return;
                 }
             }
-            _ = warm.tick() => {
+            // Whoever only watches has no business at the server's door.
+            _ = warm.tick(), if ladder.mode() == Mode::Enforce => {
                 let state = ladder.initiator().keep_warm().await.err();
                 trouble.send_if_modified(|before| std::mem::replace(before, state.clone()) != state);
                 let ids = ladder.own_ids();
