@@ -4,10 +4,12 @@
 //! `prelink`), the difference of that section's address corrects all addresses. Works on programs and libraries, stripped or
 //! not; files of 32 bits are read too, though nothing can be attached to them here.
 
+use iced_x86::{Decoder, DecoderOptions};
 use object::{Architecture, Object as _, ObjectSection as _};
 
 use super::operand::{self, Machine, Operand};
-use super::{ElfError, Image};
+use super::site::{cost, name};
+use super::{ElfError, Image, Site, SiteError};
 
 /// Section with the notes.
 const NOTES: &str = ".note.stapsdt";
@@ -171,5 +173,28 @@ impl Image<'_> {
     /// Every USDT site of the file.
     pub fn usdt(&self) -> Result<Vec<Usdt>, ElfError> {
         read(self.bytes)
+    }
+
+    /// Where a USDT probe sits: exactly at its address, since the registers of its operands are right nowhere else.
+    pub fn usdt_site(&self, vaddr: u64) -> Result<Site, SiteError> {
+        if !self.x86_64 {
+            return Err(SiteError::OtherProcessor);
+        }
+        let code = self
+            .layout
+            .segment_of_vaddr(vaddr)
+            .filter(|segment| segment.executable)
+            .and_then(|_| self.bytes_at(vaddr))
+            .ok_or(SiteError::NotCode(vaddr))?;
+        let first = Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE).decode();
+        let cost = cost(&first, code).map_err(|why| SiteError::Refused { vaddr, why })?;
+        let file_offset = self.layout.file_offset(vaddr);
+        Ok(Site {
+            vaddr,
+            file_offset: file_offset.ok_or(SiteError::NotCode(vaddr))?,
+            moved: 0,
+            cost,
+            why: format!("`{}` of {} bytes", name(&first), first.len()),
+        })
     }
 }

@@ -116,7 +116,6 @@ mistakes! {
     a_probe_that_multiplies: "session = \"arg0\"" => "session = \"arg0 * 8\"";
     a_probe_with_too_many_steps: "session = \"arg0\"" => "session = \"*****arg0\"";
     a_probe_that_adds_two_registers: "session = \"arg0\"" => "session = \"arg0 + arg1\"";
-    a_probe_that_sign_extends: "session = \"arg0\"" => "session = \"i32(arg0)\"";
     a_probe_with_a_short_load_inside: "session = \"arg0\"" => "session = \"*u32(arg0)\"";
     a_probe_with_a_huge_displacement: "session = \"arg0\"" => "session = \"*(arg0 + 0x100000000)\"";
     a_probe_that_knows_a_session_variable: "session = \"arg0\"" => "session = \"conn\"";

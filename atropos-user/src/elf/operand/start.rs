@@ -54,12 +54,7 @@ impl Operand {
         let location = self.location.as_ref().map_err(Clone::clone)?;
         let sized = |bytes: u8| bytes | if self.signed { ArgSpec::SIGNED } else { 0 };
         match location {
-            Location::Constant(value) => Ok(Start {
-                base: Base::None,
-                add: narrowed(*value, self.bytes, self.signed),
-                load: false,
-                size: 8,
-            }),
+            Location::Constant(value) => Ok(constant(*value, self.bytes, self.signed)),
             Location::Register(register) => Ok(Start {
                 base: base(*register)?,
                 add: 0,
@@ -95,6 +90,18 @@ impl Operand {
                 })
             }
         }
+    }
+}
+
+/// A number. What has 4 bytes but does not fit a displacement is the sum's low half.
+fn constant(value: i64, bytes: u8, signed: bool) -> Start {
+    let value = narrowed(value, bytes, signed);
+    let wide = bytes == 4 && i32::try_from(value).is_err();
+    Start {
+        base: Base::None,
+        add: if wide { i64::from(value as i32) } else { value },
+        load: false,
+        size: if wide { 4 } else { 8 },
     }
 }
 
