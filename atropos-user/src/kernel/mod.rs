@@ -8,6 +8,7 @@ mod decode;
 mod loader;
 mod ring;
 mod site;
+mod usdt;
 
 pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};

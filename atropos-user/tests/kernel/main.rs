@@ -3,6 +3,7 @@
 #![cfg(feature = "ebpf")]
 
 mod fixture;
+mod usdt;
 
 use std::time::{Duration, Instant};
 
@@ -39,12 +40,16 @@ struct Bench {
 
 impl Bench {
     fn start() -> Self {
+        Self::with(Fixture::start())
+    }
+
+    fn with(target: Fixture) -> Self {
         let (kernel, ring, counters) = Kernel::load().unwrap_or_else(|e| panic!("{e:#}"));
         let mut bench = Self {
             kernel,
             ring,
             counters,
-            target: Fixture::start(),
+            target,
             links: Vec::new(),
             next_cookie: 1,
         };
