@@ -6,6 +6,7 @@ pub mod clock;
 #[cfg(feature = "ebpf")]
 pub mod feed;
 pub mod initiator;
+mod locate;
 #[cfg(feature = "ebpf")]
 pub mod probes;
 pub mod resolve;

@@ -9,6 +9,7 @@ use object::{Architecture, Object as _, ObjectSection as _};
 
 use super::operand::{self, Machine, Operand};
 use super::site::{cost, name};
+use super::symbols::glob_matches;
 use super::{ElfError, Image, Site, SiteError};
 
 /// Section with the notes.
@@ -51,6 +52,11 @@ impl Usdt {
     /// `provider:name`.
     pub fn full_name(&self) -> String {
         format!("{}:{}", self.provider, self.name)
+    }
+
+    /// Whether `provider:name` fits a pattern, in which `*` stands for any number of characters.
+    pub fn fits(&self, pattern: &str) -> bool {
+        glob_matches(pattern.as_bytes(), self.full_name().as_bytes())
     }
 
     /// The operands.

@@ -121,6 +121,14 @@ mistakes! {
     a_probe_that_knows_a_session_variable: "session = \"arg0\"" => "session = \"conn\"";
     a_condition_that_is_no_equality: "\"u8(arg1 + 2) != 0\"" => "\"u8(arg1 + 2) > 0\"";
     a_condition_without_a_constant: "\"u8(arg1 + 2) != 0\"" => "\"arg0 != arg1\"";
+    a_usdt_probe_without_a_provider: "{ symbol = \"small_wait\" }" => "{ usdt = \"small_wait\" }";
+    a_usdt_probe_without_a_name: "{ symbol = \"small_wait\" }" => "{ usdt = \"small:\" }";
+    a_usdt_probe_with_a_symbol: "{ symbol = \"small_wait\" }" => "{ usdt = \"small:wait\", symbol = \"small_wait\" }";
+    a_usdt_probe_at_a_return: "{ symbol = \"small_wait\" }" => "{ usdt = \"small:wait\", at_return = true }";
+    a_usdt_probe_with_a_thirteenth_argument: "{ symbol = \"small_wait\" }" => "{ usdt = \"small:wait\", session = \"arg12\" }";
+    a_seventh_argument_in_a_register: "{ symbol = \"small_wait\" }" => "{ symbol = \"small_wait\", session = \"arg6\" }";
+    a_seventh_argument_at_two_kinds_of_place: "session = \"arg0\"\ninstance = \"*(arg1 + @lock)\"\nwhen = \"u8(arg1 + 2) != 0\"\nat = [" => "session = \"arg6\"\nat = [{ usdt = \"small:wait\" }, ";
+    a_usdt_argument_with_too_many_steps: "{ symbol = \"small_wait\" }" => "{ usdt = \"small:wait\", session = \"*****arg0\" }";
     a_sample_that_never_ends: "for = \"100ms\"" => "for = \"5s\"";
     a_bad_duration: "every = \"5s\"" => "every = \"5 sec\"";
     a_duration_without_a_unit: "every = \"5s\"" => "every = \"5000\"";
