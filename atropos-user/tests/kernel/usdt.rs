@@ -275,3 +275,37 @@ fn attach_until_killed() {
     println!("attached");
     let _ = std::io::stdin().read_line(&mut String::new());
 }
+
+#[test]
+fn the_marks_of_the_crate_are_passed_while_somebody_watches() {
+    use usdt_probes::mark;
+
+    let mut bench = Bench::start();
+    let scope = Scope {
+        flags: 0,
+        reserved: 0,
+    };
+    bench.kernel.watch(std::process::id(), scope).unwrap();
+    let own = std::env::current_exe().unwrap();
+    mark::wait_begin(1, 2, 3, 4);
+    bench.links = attach(&mut bench.kernel, &own, "wait_begin");
+    mark::wait_begin(5, 6, 7, 8);
+    mark::wait_end(5, 6, 7);
+    bench.links.clear();
+    mark::wait_begin(9, 10, 11, 12);
+    let records = bench.records();
+    let own_pid = std::process::id();
+    let seen: Vec<_> = records
+        .iter()
+        .filter(|decoded| decoded.op == Op::Killed)
+        .map(|d| {
+            (
+                d.record.pid,
+                d.record.session,
+                d.record.instance,
+                d.record.value,
+            )
+        })
+        .collect();
+    assert_eq!(seen, [(own_pid, 5, 6, 7)]);
+}

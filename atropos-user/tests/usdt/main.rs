@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod marks;
 
 use std::fmt::Write as _;
 use std::path::Path;
