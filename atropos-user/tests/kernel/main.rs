@@ -2,8 +2,11 @@
 //! Needs root (or the capabilities that `cargo xtask doctor` names) and a C compiler.
 #![cfg(feature = "ebpf")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod fixture;
 mod usdt;
+mod usdt_live;
 
 use std::time::{Duration, Instant};
 
