@@ -1,9 +1,13 @@
 //! USDT sites of a fixture with hand-made notes: each operand's value, and the semaphore's way up and down.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests; one talks to the test that runs it"
+)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use atropos::config::expr::{Bindings, Expr, USDT_VARIABLES};
 use atropos::elf::Image;
@@ -15,7 +19,7 @@ use atropos_common::scope::Scope;
 use atropos_common::site::{ArgSpec, SiteSpec};
 
 use super::fixture::Fixture;
-use super::{Bench, spec};
+use super::{Bench, common, spec};
 
 /// Which program the helper of the killed agent attaches to.
 const PROGRAM: &str = "ATROPOS_TEST_PROGRAM";
@@ -73,14 +77,9 @@ fn semaphore(fixture: &mut Fixture) -> u32 {
 
 /// Waits until the semaphore has a value: links of a dead process are closed by the kernel in its own time.
 fn wait_for_semaphore(fixture: &mut Fixture, wanted: u32) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while semaphore(fixture) != wanted {
-        assert!(
-            Instant::now() < deadline,
-            "the semaphore is not {wanted} after 10 s"
-        );
-        std::thread::yield_now();
-    }
+    common::wait_for("the semaphore", || {
+        (semaphore(fixture) == wanted).then_some(())
+    });
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! USDT through a config, from its text to counted passings: PostgreSQL in single-user mode, and a C program that marks its tasks.
+//! USDT through a config, from its text to counted passings: `PostgreSQL` in single-user mode, and a C program that marks its
+//! tasks.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fs;
 use std::io::{Read as _, Write as _};

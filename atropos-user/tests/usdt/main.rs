@@ -1,4 +1,4 @@
-//! USDT notes: the golden table of PostgreSQL's, notes of any bytes, and files that a real compiler made.
+//! USDT notes: the golden table of `PostgreSQL`'s, notes of any bytes, and files that a real compiler made.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
