@@ -89,6 +89,7 @@ fn the_header_leaves_one_note_for_each_event() {
         &["-O0"],
         &["-O3", "-s", "-ffunction-sections", "-Wl,--gc-sections"],
         &["-O2", "-static", "-no-pie"],
+        &["-O2", "-shared", "-fPIC", "-s"],
     ]
     .iter()
     .enumerate()
