@@ -1,7 +1,8 @@
 //! What a mark costs while nobody watches: the same work with and without marks, in interleaved pairs.
 //!
 //! The work is a short chain of multiplications (about as long as a hash of one word), once bare, once with a mark of four
-//! arguments behind it. Printed is the median of the pairs' differences with the middle half of them as the spread.
+//! arguments behind it; then nothing at all, so that a mark has nothing to hide behind. Printed is the median of the pairs'
+//! differences with the middle half of them as the spread.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -46,6 +47,23 @@ fn marked(seed: u64) -> u64 {
     state
 }
 
+#[inline(never)]
+fn nothing(seed: u64) -> u64 {
+    for pass in 0..PASSES {
+        black_box(pass);
+    }
+    seed
+}
+
+#[inline(never)]
+fn nothing_marked(seed: u64) -> u64 {
+    for pass in 0..PASSES {
+        black_box(pass);
+        mark::acquire(seed, 3, pass, 1);
+    }
+    seed
+}
+
 /// Nanoseconds a pass.
 fn time(run: fn(u64) -> u64) -> f64 {
     let begun = Instant::now();
@@ -53,7 +71,8 @@ fn time(run: fn(u64) -> u64) -> f64 {
     begun.elapsed().as_secs_f64() * 1e9 / PASSES as f64
 }
 
-fn main() {
+/// Measures one pair of variants and prints what the mark adds.
+fn compare(what: &str, bare: fn(u64) -> u64, marked: fn(u64) -> u64) {
     let (mut without, mut with, mut difference) = (Vec::new(), Vec::new(), Vec::new());
     time(bare);
     time(marked);
@@ -75,14 +94,19 @@ fn main() {
         values[(values.len() - 1) * quarter / 4]
     };
     println!(
-        "{PAIRS} pairs of {PASSES} passes: {:.2} ns without a mark, {:.2} ns with one",
+        "{what}, {PAIRS} pairs of {PASSES} passes: {:.2} ns without a mark, {:.2} ns with one",
         quartile(&mut without, 2),
         quartile(&mut with, 2)
     );
     println!(
-        "a mark that nobody watches: {:+.2} ns ({:+.2} to {:+.2})",
+        "    a mark that nobody watches: {:+.2} ns ({:+.2} to {:+.2})",
         quartile(&mut difference, 2),
         quartile(&mut difference, 1),
         quartile(&mut difference, 3)
     );
+}
+
+fn main() {
+    compare("a little work", bare, marked);
+    compare("no work", nothing, nothing_marked);
 }

@@ -1,7 +1,7 @@
 //! Marks for an application that wants to tell Atropos about its tasks and resources.
 //!
 //! Each function is a USDT probe `atropos:NAME` with its arguments in order. While nobody watches, a call is a load of two bytes
-//! and a branch that is not taken; the arguments are passed only while a watcher has raised the probe's semaphore. However often
+//! (maybe one of their address, too) and a branch; the arguments are passed only while a watcher has raised the probe's semaphore. However often
 //! a mark is inlined, its probe has one site, a function of its own that is a five-byte `nop` and a return: under a probe the
 //! kernel takes its fastest path there, and nothing of the caller lies where that path writes.
 //!
