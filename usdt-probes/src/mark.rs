@@ -1,9 +1,9 @@
 //! Marks for an application that wants to tell Atropos about its tasks and resources.
 //!
 //! Each function is a USDT probe `atropos:NAME` with its arguments in order. While nobody watches, a call is a load of two bytes
-//! (maybe one of their address, too) and a branch; the arguments are passed only while a watcher has raised the probe's semaphore. However often
-//! a mark is inlined, its probe has one site, a function of its own that is a five-byte `nop` and a return: under a probe the
-//! kernel takes its fastest path there, and nothing of the caller lies where that path writes.
+//! (maybe one of their address, too) and a branch; the arguments are passed only while a watcher has raised the probe's
+//! semaphore. However often a mark is inlined, its probe has one site, a function of its own that is a five-byte `nop` and a
+//! return: under a probe the kernel takes its fastest path there, and nothing of the caller lies where that path writes.
 //!
 //! `session` is any number or address that stands for whoever does the work, from `task_begin` to `session_end`: a connection, a
 //! thread, a job. `resource` is a number that the application gives each of its resources, `instance` one lock, page or queue of
