@@ -235,8 +235,8 @@ impl Probes {
     }
 }
 
-/// Every site of every probe that has a place, with a cookie of its own. A probe of the calm set without a place is an error: the preset
-/// counts on it.
+/// Every probe that has a place, with a cookie of its own. One of the calm set without a place is an error: the preset
+/// counts on it. (A USDT probe with several sites has a cookie for each.)
 fn plan(resolved: &Resolved) -> Result<Vec<Planned>> {
     let mut planned = Vec::new();
     for resolved_probe in &resolved.probes {
