@@ -2,7 +2,8 @@
 
 use crate::limits::MAX_STEPS;
 
-/// Where an argument expression starts. System V x86-64 argument registers; the numbers index `pt_regs` in the kernel half.
+/// Where an argument expression starts: a register of x86-64 (those of the System V calling convention by their role), or what
+/// the kernel says of the current thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Base {
@@ -28,9 +29,28 @@ pub enum Base {
     Pid = 9,
     /// Stack pointer (`rsp`): stack arguments and the return address.
     Stack = 10,
+    /// `rbx`.
+    Rbx = 11,
+    /// `rbp`.
+    Rbp = 12,
+    /// `r10`.
+    R10 = 13,
+    /// `r11`.
+    R11 = 14,
+    /// `r12`.
+    R12 = 15,
+    /// `r13`.
+    R13 = 16,
+    /// `r14`.
+    R14 = 17,
+    /// `r15`.
+    R15 = 18,
+    /// Address of the site itself (`rip`): what lies at a fixed distance from the code, wherever that was loaded.
+    Site = 19,
 }
 
-/// An argument expression compiled to bounded steps: `value = base; for step: value += add; if deref: value = *value`.
+/// An argument expression compiled to bounded steps: `value = base; for step: value += add; if deref: value = *value`. At the
+/// end only the low `size` bytes count; those above are zero, or copies of the sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ArgSpec {
@@ -42,11 +62,15 @@ pub struct ArgSpec {
     pub steps: u8,
     /// Bit i: step i dereferences after adding.
     pub deref: u8,
-    /// Bytes of the last dereference, 1, 2, 4 or 8; the bytes above are zero. All others read 8.
+    /// Bytes of the value, 1, 2, 4 or 8, with or without [`ArgSpec::SIGNED`]. A dereference that is the last step reads that
+    /// many; all others read 8.
     pub size: u8,
 }
 
 impl ArgSpec {
+    /// In `size`: the value is signed, its sign fills the bytes above.
+    pub const SIGNED: u8 = 0x80;
+
     /// The expression whose value is 0.
     pub const NONE: Self = Self {
         add: [0; MAX_STEPS],

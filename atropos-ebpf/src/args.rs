@@ -37,13 +37,13 @@ impl<'a> Arguments<'a> {
                 value = self.load(value, if last { spec.size } else { 8 });
             }
         }
-        value
+        narrow(value, spec.size)
     }
 
     /// `size` bytes at a user address, zero-extended.
     #[inline(always)]
     fn load(&mut self, address: u64, size: u8) -> u64 {
-        let size = match size {
+        let size = match size & !ArgSpec::SIGNED {
             1 => 1,
             2 => 2,
             4 => 4,
@@ -61,6 +61,19 @@ impl<'a> Arguments<'a> {
     }
 }
 
+/// The low bytes of a value, widened again by zeros or by its sign. Shifts, not branches: each branch here would be walked by
+/// the verifier for every expression of a site.
+#[inline(always)]
+fn narrow(value: u64, size: u8) -> u64 {
+    let shift = u32::from(8_u8.wrapping_sub(size & !ArgSpec::SIGNED) & 7) * 8;
+    let high = value << shift;
+    if size & ArgSpec::SIGNED != 0 {
+        ((high as i64) >> shift) as u64
+    } else {
+        high >> shift
+    }
+}
+
 /// Where an expression starts.
 #[inline(always)]
 fn base(ctx: &ProbeContext, base: u8) -> u64 {
@@ -75,6 +88,15 @@ fn base(ctx: &ProbeContext, base: u8) -> u64 {
         b if b == Base::Arg5 as u8 => regs.r9,
         b if b == Base::Ret as u8 => regs.rax,
         b if b == Base::Stack as u8 => regs.rsp,
+        b if b == Base::Rbx as u8 => regs.rbx,
+        b if b == Base::Rbp as u8 => regs.rbp,
+        b if b == Base::R10 as u8 => regs.r10,
+        b if b == Base::R11 as u8 => regs.r11,
+        b if b == Base::R12 as u8 => regs.r12,
+        b if b == Base::R13 as u8 => regs.r13,
+        b if b == Base::R14 as u8 => regs.r14,
+        b if b == Base::R15 as u8 => regs.r15,
+        b if b == Base::Site as u8 => regs.rip,
         b if b == Base::Tid as u8 => bpf_get_current_pid_tgid() & 0xffff_ffff,
         b if b == Base::Pid as u8 => bpf_get_current_pid_tgid() >> 32,
         _ => 0,

@@ -77,8 +77,10 @@ pub struct PlaceReport {
     pub symbol: String,
     /// File.
     pub file: String,
-    /// File offset.
+    /// File offset of the first site.
     pub offset: u64,
+    /// How many sites the probe has there; more than one only with USDT.
+    pub site_count: usize,
     /// `cheap`, `emulated` or `expensive`.
     pub cost: &'static str,
     /// How the site was chosen.
@@ -258,20 +260,31 @@ fn location(location: &Location) -> String {
         Location::Symbol { pattern, offset: 0 } => pattern.clone(),
         Location::Symbol { pattern, offset } => format!("{pattern}+{offset:#x}"),
         Location::Address { address, build_id } => format!("{address:#x} of build {build_id}"),
+        Location::Usdt { pattern } => format!("usdt {pattern}"),
     }
 }
 
 fn place(place: &Place) -> PlaceReport {
+    // The one that costs most speaks for all.
+    let dearest = place
+        .sites
+        .iter()
+        .max_by_key(|placed| !placed.site.cost.is_emulated())
+        .map(|placed| &placed.site);
     PlaceReport {
         alternative: place.alternative + 1,
         symbol: place.symbol.clone(),
         file: place.file.display().to_string(),
-        offset: place.site.file_offset,
-        cost: match place.site.cost {
-            Cost::Cheap => "cheap",
-            Cost::Emulated => "emulated",
-            Cost::Expensive => "expensive",
+        offset: place
+            .sites
+            .first()
+            .map_or(0, |first| first.site.file_offset),
+        site_count: place.sites.len(),
+        cost: match dearest.map(|site| site.cost) {
+            Some(Cost::Cheap) => "cheap",
+            Some(Cost::Emulated) => "emulated",
+            Some(Cost::Expensive) | None => "expensive",
         },
-        why: place.site.why.clone(),
+        why: dearest.map(|site| site.why.clone()).unwrap_or_default(),
     }
 }

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod feed;
 mod forest;
 pub mod initiator;
+mod locate;
 #[cfg(feature = "ebpf")]
 pub mod probes;
 pub mod resolve;

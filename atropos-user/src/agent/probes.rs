@@ -4,25 +4,29 @@
 //! learn what is normal. Suspect: all of them. Links that go are dropped on a thread of their own, since detaching waits
 //! for the kernel.
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, Result, anyhow, bail};
 use atropos_common::histogram::BUCKETS;
-use atropos_common::limits::Loss;
+use atropos_common::limits::{Loss, MAX_SITES};
 use atropos_common::op::Op;
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
 
-use super::resolve::{Place, Resolved};
+use super::resolve::{PlacedSite, Resolved};
 use crate::config::Sample;
 use crate::engine::record::Level;
 use crate::kernel::{Counters, Decoded, Kernel, Latencies, Ring, SiteLink};
 
-/// A probe that can be attached.
+/// A site that can be attached.
 struct Planned {
+    /// Its probe; a USDT probe may have several sites.
     name: String,
     cookie: u16,
     level: Level,
     sample: Option<Sample>,
-    place: Place,
+    file: PathBuf,
+    site: PlacedSite,
 }
 
 /// Probes that are attached for a while.
@@ -152,11 +156,15 @@ impl Probes {
     /// When the map cannot be read.
     pub fn hits(&self) -> Result<Vec<(String, u64)>> {
         let hits = self.counters.hits()?;
-        Ok(self
-            .planned
-            .iter()
-            .map(|p| (p.name.clone(), hits[usize::from(p.cookie)]))
-            .collect())
+        let mut found: Vec<(String, u64)> = Vec::new();
+        for planned in &self.planned {
+            let hits = hits[usize::from(planned.cookie)];
+            match found.last_mut() {
+                Some((name, sum)) if *name == planned.name => *sum += hits,
+                _ => found.push((planned.name.clone(), hits)),
+            }
+        }
+        Ok(found)
     }
 
     /// Things that could not be kept so far, by cause.
@@ -228,24 +236,21 @@ impl Probes {
 }
 
 /// Every probe that has a place, with a cookie of its own. One of the calm set without a place is an error: the preset
-/// counts on it.
+/// counts on it. (A USDT probe with several sites has a cookie for each.)
 fn plan(resolved: &Resolved) -> Result<Vec<Planned>> {
     let mut planned = Vec::new();
-    for (index, resolved_probe) in resolved.probes.iter().enumerate() {
+    for resolved_probe in &resolved.probes {
         let probe = &resolved.preset.probes[resolved_probe.probe];
         let name = probe.name.value.clone();
         match &resolved_probe.place {
-            Ok(place) => {
-                let cookie =
-                    u16::try_from(index + 1).context("more probes than there are sites")?;
-                planned.push(Planned {
-                    name,
-                    cookie,
-                    level: probe.level,
-                    sample: probe.sample,
-                    place: place.clone(),
-                });
-            }
+            Ok(place) => planned.extend(place.sites.iter().map(|site| Planned {
+                name: name.clone(),
+                cookie: 0,
+                level: probe.level,
+                sample: probe.sample,
+                file: place.file.clone(),
+                site: site.clone(),
+            })),
             Err(tried) if probe.level == Level::Calm => {
                 return Err(anyhow!(
                     "cannot attach probe `{name}`: {}",
@@ -254,6 +259,17 @@ fn plan(resolved: &Resolved) -> Result<Vec<Planned>> {
             }
             Err(_) => {}
         }
+    }
+    for (index, planned) in planned.iter_mut().enumerate() {
+        planned.cookie = u16::try_from(index + 1)
+            .ok()
+            .filter(|cookie| u32::from(*cookie) < MAX_SITES)
+            .with_context(|| {
+                format!(
+                    "cannot attach probe `{}`: the preset has more sites than the {MAX_SITES} of the kernel half",
+                    planned.name
+                )
+            })?;
     }
     Ok(planned)
 }
@@ -264,18 +280,25 @@ fn attach_all<'a>(
 ) -> Result<Vec<SiteLink>> {
     planned
         .map(|planned| {
-            let Place {
-                file, site, spec, ..
-            } = &planned.place;
+            let PlacedSite {
+                site,
+                semaphore_offset,
+                spec,
+            } = &planned.site;
             // Requests are counted in the kernel; everything else is rare and sent.
             let counted = spec.op == Op::RequestBegin as u8 || spec.op == Op::RequestEnd as u8;
             let spec = SiteSpec {
                 flags: if counted { 0 } else { SiteSpec::EMIT },
                 ..*spec
             };
-            kernel
-                .attach(planned.cookie, &spec, file, site.file_offset)
-                .with_context(|| format!("cannot attach probe `{}`", planned.name))
+            let (cookie, file) = (planned.cookie, &planned.file);
+            match semaphore_offset {
+                None => kernel.attach(cookie, &spec, file, site.file_offset),
+                Some(semaphore) => {
+                    kernel.attach_usdt(cookie, &spec, file, site.file_offset, *semaphore)
+                }
+            }
+            .with_context(|| format!("cannot attach probe `{}`", planned.name))
         })
         .collect()
 }

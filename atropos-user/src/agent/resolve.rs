@@ -9,9 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use atropos_common::site::{ArgSpec, Cond, SiteSpec};
 
 use crate::agent::clock;
+use crate::agent::locate::{self, FoundSite};
 use crate::agent::watch::Watcher;
 use crate::config::expr::{Bindings, Expr};
-use crate::config::{Alternative, Formula, Location, Lookup, Preset, Probe, Problem};
+use crate::config::{Alternative, Formula, Lookup, Preset, Probe, Problem};
+use crate::elf::operand::Start;
 use crate::elf::{Image, Site, SymbolPattern};
 use crate::target::{MappedFile, Process, ProcessMemory};
 use crate::walk::{LockWalk, SessionList};
@@ -52,12 +54,21 @@ pub struct ResolvedProbe {
 pub struct Place {
     /// Index of the alternative.
     pub alternative: usize,
-    /// Symbol that was found.
+    /// Symbol or USDT probe that was found.
     pub symbol: String,
     /// File to attach to, as a path for us.
     pub file: PathBuf,
+    /// Its sites: one, or as many as a USDT probe has. Never empty.
+    pub sites: Vec<PlacedSite>,
+}
+
+/// One site of a place.
+#[derive(Clone, Debug)]
+pub struct PlacedSite {
     /// File offset, cost, and how it was chosen.
     pub site: Site,
+    /// File offset of the semaphore that must be raised for it.
+    pub semaphore_offset: Option<u64>,
     /// What the site means, without flags.
     pub spec: SiteSpec,
 }
@@ -204,23 +215,20 @@ fn place(
     let mut tried = Vec::new();
     for (index, alternative) in probe.alternatives.iter().enumerate() {
         let found = match &alternative.library {
-            None => locate(alternative, image, binary).map(|(symbol, site)| (symbol, site, binary)),
-            Some(library) => in_library(alternative, library, process, files),
+            None => locate::in_image(alternative, image, binary).map(|found| (found, binary)),
+            Some(library) => locate::in_library(alternative, library, process, files),
         };
-        let placed = found.and_then(|(symbol, site, file)| {
-            if !site.cost.is_emulated() && !probe.allow_expensive {
-                return Err(format!(
-                    "{symbol}: {} (allow it with `expensive = \"allow\"`)",
-                    site.why
-                ));
-            }
-            let spec = spec(probe, alternative, names)?;
+        let placed = found.and_then(|(found, file)| {
+            let sites = found
+                .sites
+                .iter()
+                .map(|site| placed_site(probe, alternative, names, &found.symbol, site))
+                .collect::<Result<_, _>>()?;
             Ok(Place {
                 alternative: index,
-                symbol,
+                symbol: found.symbol.clone(),
                 file: file.path_for_us.clone(),
-                site,
-                spec,
+                sites,
             })
         });
         match placed {
@@ -231,70 +239,49 @@ fn place(
     Err(tried)
 }
 
-/// The alternative in a library that the process maps.
-fn in_library<'a>(
+/// A site with its meaning, unless it costs too much or its arguments cannot be evaluated.
+fn placed_site(
+    probe: &Probe,
     alternative: &Alternative,
-    library: &str,
-    process: &Process,
-    files: &'a [MappedFile],
-) -> Result<(String, Site, &'a MappedFile), String> {
-    let file = files
-        .iter()
-        .find(|file| {
-            file.path_in_target
-                .file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with(library))
-        })
-        .ok_or_else(|| format!("the process maps no library {library}"))?;
-    let bytes = process
-        .file_bytes(file)
-        .map_err(|error| error.to_string())?;
-    let image = Image::parse(&bytes).map_err(|error| error.to_string())?;
-    locate(alternative, &image, file).map(|(symbol, site)| (symbol, site, file))
-}
-
-/// Symbol and site of an alternative in one file.
-fn locate(
-    alternative: &Alternative,
-    image: &Image<'_>,
-    file: &MappedFile,
-) -> Result<(String, Site), String> {
-    match &alternative.location.value {
-        Location::Symbol { pattern, offset } => {
-            let symbol = image
-                .find(&SymbolPattern::new(pattern))
-                .map_err(|error| error.to_string())?;
-            let site = image
-                .site(symbol.vaddr + offset)
-                .map_err(|error| format!("{}: {error}", symbol.name))?;
-            Ok((symbol.name, site))
-        }
-        Location::Address { address, build_id } => {
-            let actual = file
-                .build_id
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            if !actual.starts_with(build_id.as_str()) {
-                return Err(format!(
-                    "the address {address:#x} is of build {build_id}, this is build {actual}"
-                ));
-            }
-            let site = image
-                .site(*address)
-                .map_err(|error| format!("{address:#x}: {error}"))?;
-            Ok((format!("{address:#x}"), site))
-        }
+    names: &Bindings,
+    symbol: &str,
+    found: &FoundSite,
+) -> Result<PlacedSite, String> {
+    let site = &found.site;
+    if !site.cost.is_emulated() && !probe.allow_expensive {
+        return Err(format!(
+            "{symbol}: {} (allow it with `expensive = \"allow\"`)",
+            site.why
+        ));
     }
+    let spec =
+        spec(probe, alternative, names, found.operands.as_deref()).map_err(|reason| match found
+            .operands
+        {
+            Some(_) => format!("{symbol} at {:#x}: {reason}", site.vaddr),
+            None => reason,
+        })?;
+    Ok(PlacedSite {
+        site: site.clone(),
+        semaphore_offset: found.semaphore_offset,
+        spec,
+    })
 }
 
-/// What a site means.
-fn spec(probe: &Probe, alternative: &Alternative, names: &Bindings) -> Result<SiteSpec, String> {
-    let names = names.with_variables(crate::config::expr::PROBE_VARIABLES);
+/// What a site means; with operands if it is one of a USDT probe.
+fn spec(
+    probe: &Probe,
+    alternative: &Alternative,
+    names: &Bindings,
+    operands: Option<&[Result<Start, String>]>,
+) -> Result<SiteSpec, String> {
+    let names = names.with_variables(crate::config::expr::USDT_VARIABLES);
     let compile = |expr: &Expr| -> Result<ArgSpec, String> {
-        expr.bind(&names)
-            .map_err(|error| error.to_string())?
-            .compile()
+        let bound = expr.bind(&names).map_err(|error| error.to_string())?;
+        match operands {
+            None => bound.compile(),
+            Some(operands) => bound.compile_at(operands),
+        }
     };
     let optional =
         |formula: &Option<Formula>| formula.as_ref().map_or(Ok(ArgSpec::NONE), |f| compile(f));

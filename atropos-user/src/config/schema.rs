@@ -175,6 +175,7 @@ pub(crate) const ALTERNATIVE: Section = Section {
         may("offset", "integer"),
         may("address", "integer"),
         may("build_id", "string"),
+        may("usdt", "string"),
         may("library", "string"),
         may("at_return", "boolean"),
         may("unwinds", "boolean"),

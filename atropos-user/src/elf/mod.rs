@@ -1,4 +1,5 @@
-//! Bytes of an ELF file in, sites out: symbols, displacements learned from accessors, the cost of a probe.
+//! Bytes of an ELF file in, sites out: symbols, displacements learned from accessors, USDT notes with their operands, the
+//! cost of a probe.
 //!
 //! Pure: nothing here opens a file or knows a process. Addresses are virtual addresses as the file has them (`vaddr`);
 //! [`crate::target`] adds the load bias. Only 64-bit little-endian files are taken; what disassembles takes x86-64 alone.
@@ -6,7 +7,9 @@
 mod accessor;
 mod demangle;
 mod layout;
+pub mod operand;
 mod site;
+pub mod stapsdt;
 mod symbols;
 
 use object::elf::{EM_X86_64, STT_FUNC, STT_GNU_IFUNC, STT_OBJECT};

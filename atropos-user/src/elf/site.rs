@@ -269,12 +269,12 @@ fn forbids_crossing(
     })
 }
 
-fn name(instruction: &Instruction) -> String {
+pub(super) fn name(instruction: &Instruction) -> String {
     format!("{:?}", instruction.mnemonic()).to_lowercase()
 }
 
 /// Cost class of the instruction that begins `bytes`, or why the kernel refuses a probe on it.
-fn cost(instruction: &Instruction, bytes: &[u8]) -> Result<Cost, String> {
+pub(super) fn cost(instruction: &Instruction, bytes: &[u8]) -> Result<Cost, String> {
     if instruction.is_invalid() {
         return Err("the bytes there are no instruction".to_owned());
     }

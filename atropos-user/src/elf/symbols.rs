@@ -269,7 +269,7 @@ fn candidate(entry: &Entry<'_>) -> String {
 }
 
 /// `*` stands for any number of characters. Linear in the text for every star: no backtracking blow-up.
-fn glob_matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(super) fn glob_matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at_pattern, mut at_text) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while at_text < text.len() {

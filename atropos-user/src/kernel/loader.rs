@@ -13,6 +13,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use super::counters::Counters;
 use super::ring::Ring;
 use super::site::{self, SiteLink};
+use super::usdt;
 
 /// The object that `build.rs` made of `atropos-ebpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/atropos-ebpf"));
@@ -114,14 +115,33 @@ impl Kernel {
         file: &Path,
         offset: u64,
     ) -> Result<SiteLink> {
+        self.say(cookie, spec)?;
+        site::attach(self.site_program()?, cookie, file, offset)
+    }
+
+    /// Says what a USDT site means and attaches it; the kernel raises its semaphore for as long.
+    pub fn attach_usdt(
+        &mut self,
+        cookie: u16,
+        spec: &SiteSpec,
+        file: &Path,
+        offset: u64,
+        semaphore_offset: u64,
+    ) -> Result<SiteLink> {
+        self.say(cookie, spec)?;
+        usdt::attach(self.site_program()?, cookie, file, offset, semaphore_offset)
+            .map(SiteLink::from)
+    }
+
+    /// Says what a site means, before it is attached.
+    fn say(&mut self, cookie: u16, spec: &SiteSpec) -> Result<()> {
         let active = SiteSpec {
             flags: spec.flags | SiteSpec::ACTIVE,
             ..*spec
         };
         self.sites
             .set(u32::from(cookie), active, 0)
-            .context("cannot write map SITES")?;
-        site::attach(self.site_program()?, cookie, file, offset)
+            .context("cannot write map SITES")
     }
 
     /// Closes what the kernel half still has open of a process that is gone, or of one thread of it.

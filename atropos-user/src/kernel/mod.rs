@@ -11,6 +11,7 @@ mod loader;
 mod log;
 mod ring;
 mod site;
+mod usdt;
 
 pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};

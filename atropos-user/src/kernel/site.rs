@@ -6,9 +6,27 @@ use anyhow::{Context as _, Result};
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
 
+use super::usdt::UsdtLink;
+
 /// An attached site; dropping it detaches the probe, which waits for an RCU grace period (some milliseconds).
 pub struct SiteLink {
-    _link: UProbeLink,
+    _link: Link,
+}
+
+/// How the site is attached.
+enum Link {
+    /// By aya.
+    Plain { _link: UProbeLink },
+    /// By hand, with a semaphore.
+    Usdt { _link: UsdtLink },
+}
+
+impl From<UsdtLink> for SiteLink {
+    fn from(link: UsdtLink) -> Self {
+        Self {
+            _link: Link::Usdt { _link: link },
+        }
+    }
 }
 
 /// Attaches the program to a file offset under the site's cookie, for every process that maps the file: the kernel half
@@ -34,5 +52,7 @@ pub(super) fn attach(
     let link = program
         .take_link(id)
         .context("the kernel half lost a link it had just made")?;
-    Ok(SiteLink { _link: link })
+    Ok(SiteLink {
+        _link: Link::Plain { _link: link },
+    })
 }

@@ -70,9 +70,14 @@ fn probe(out: &mut String, probe: &ProbeReport, seconds: Option<f64>) {
             } else {
                 String::new()
             };
+            let sites = if place.site_count > 1 {
+                format!("{} sites, the first ", place.site_count)
+            } else {
+                String::new()
+            };
             let _ = write!(
                 out,
-                "{} at {:#x} ({}: {}{of})",
+                "{} {sites}at {:#x} ({}: {}{of})",
                 place.symbol, place.offset, place.cost, place.why
             );
         }

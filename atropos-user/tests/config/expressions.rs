@@ -203,6 +203,10 @@ fn a_probe_expression_becomes_the_steps_of_the_kernel_half() {
         steps(Base::Stack, &[8, -16, 8], 3, 8)
     );
     assert_eq!(compile("u16(*arg5 + 2)"), steps(Base::Arg5, &[0, 2], 3, 2));
+    assert_eq!(
+        compile("i32(arg1 + 4)"),
+        steps(Base::Arg1, &[4], 1, 4 | ArgSpec::SIGNED)
+    );
     assert_eq!(compile("(arg0 + 8) - 8"), steps(Base::Arg0, &[], 0, 8));
     assert_eq!(compile("7"), steps(Base::None, &[7], 0, 8));
     assert_eq!(compile("0"), Ok(ArgSpec::NONE));
@@ -219,7 +223,8 @@ fn what_the_kernel_half_cannot_do_is_refused() {
         "arg0 + 0x80000000",
         "*u32(arg0)",
         "u32(arg0) + 1",
-        "i32(arg0)",
+        "i32(arg0) + 1",
+        "*i32(arg0)",
         "*****arg0",
         "****arg0 + 1",
         "arg0 && 1",
@@ -237,18 +242,25 @@ fn interpret(spec: &ArgSpec, registers: &[u64], memory: &dyn Memory) -> Option<u
         0 => 0,
         base => registers[usize::from(base) - 1],
     };
+    let size = usize::from(spec.size & !ArgSpec::SIGNED);
     for step in 0..MAX_STEPS.min(spec.steps.into()) {
         value = value.wrapping_add_signed(spec.add[step].into());
         if spec.deref & (1 << step) != 0 {
             let last = step + 1 == usize::from(spec.steps);
             let mut bytes = [0; 8];
             memory
-                .read(value, &mut bytes[..if last { spec.size.into() } else { 8 }])
+                .read(value, &mut bytes[..if last { size } else { 8 }])
                 .ok()?;
             value = u64::from_le_bytes(bytes);
         }
     }
-    Some(value)
+    let shift = 64 - 8 * size;
+    let high = value << shift;
+    Some(if spec.size & ArgSpec::SIGNED == 0 {
+        high >> shift
+    } else {
+        (high.cast_signed() >> shift).cast_unsigned()
+    })
 }
 
 /// Texts that are mostly chains of additions and loads from a register.

@@ -1,4 +1,4 @@
-//! Compiles and drives `tests/fixtures/ops.c`. One process a test; it ends with the test, also when the test fails.
+//! Compiles and drives `tests/fixtures/ops.c` and `usdt.c`. One process a test; it ends with the test, also when the test fails.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,17 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn start() -> Self {
-        let program = compiled().to_owned();
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        Self::run(compiled(&PROGRAM, "ops").to_owned())
+    }
+
+    /// The fixture with hand-made USDT notes.
+    pub(crate) fn usdt() -> Self {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        Self::run(compiled(&PROGRAM, "usdt").to_owned())
+    }
+
+    fn run(program: PathBuf) -> Self {
         let mut child = Command::new(&program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -112,17 +122,16 @@ impl Drop for Fixture {
     }
 }
 
-/// The fixture program, compiled once for this test run.
-fn compiled() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ops.c");
+/// A fixture program, compiled once for this test run.
+fn compiled(program: &'static OnceLock<PathBuf>, name: &str) -> &'static Path {
+    program.get_or_init(|| {
+        let source = format!("{}/tests/fixtures/{name}.c", env!("CARGO_MANIFEST_DIR"));
         let program =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ops-{}", std::process::id()));
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let made = Command::new("cc")
-            .args(["-O1", "-g0", "-fno-inline", "-pthread", "-o"])
+            .args(["-O1", "-g0", "-fno-inline", "-pthread", "-rdynamic", "-o"])
             .arg(&program)
-            .arg(source)
+            .arg(&source)
             .status()
             .expect("a C compiler is installed");
         assert!(made.success(), "cc could not compile {source}");

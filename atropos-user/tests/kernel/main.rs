@@ -8,7 +8,11 @@
     reason = "tests may panic, keep time, and say what they measured"
 )]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod fixture;
+mod usdt;
+mod usdt_live;
 
 use std::time::{Duration, Instant};
 
@@ -46,12 +50,16 @@ struct Bench {
 
 impl Bench {
     fn start() -> Self {
+        Self::with(Fixture::start())
+    }
+
+    fn with(target: Fixture) -> Self {
         let (kernel, ring, counters) = Kernel::load().unwrap_or_else(|e| panic!("{e:#}"));
         let mut bench = Self {
             kernel,
             ring,
             counters,
-            target: Fixture::start(),
+            target,
             links: Vec::new(),
             next_cookie: 1,
         };

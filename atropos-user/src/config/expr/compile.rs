@@ -1,13 +1,15 @@
 //! A bound expression to the steps that the kernel half interprets at a probe.
 //!
 //! What fits: a base, then additions of constants and 8-byte loads, at most [`MAX_STEPS`] in all; the last load may be
-//! shorter. Everything else is refused with the reason: a probe that silently meant something else would be worse.
+//! shorter. Everything else is refused with the reason: a probe that silently meant something else would be worse. At a USDT
+//! site `arg0` to `arg11` are its operands, whose own load is a step too.
 
 use atropos_common::limits::MAX_STEPS;
 use atropos_common::site::{ArgSpec, Base};
 
 use super::bind::Part;
 use super::{Bound, Op, Width};
+use crate::elf::operand::Start;
 
 /// What a probe's expressions can start from, with the numbers of the kernel half.
 const BASES: [(&str, Base); 10] = [
@@ -28,6 +30,24 @@ pub const PROBE_VARIABLES: [&str; 10] = [
     "arg0", "arg1", "arg2", "arg3", "arg4", "arg5", "ret", "tid", "pid", "stack",
 ];
 
+/// The variables at a USDT site: those of every probe, and six more arguments.
+pub const USDT_VARIABLES: [&str; 16] = [
+    "arg0", "arg1", "arg2", "arg3", "arg4", "arg5", "ret", "tid", "pid", "stack", "arg6", "arg7",
+    "arg8", "arg9", "arg10", "arg11",
+];
+
+/// Most operands of a USDT site.
+pub const MAX_OPERANDS: usize = 12;
+
+/// Which operand a slot of [`USDT_VARIABLES`] stands for.
+fn operand_of(slot: usize) -> Option<usize> {
+    let first_more = PROBE_VARIABLES.len();
+    match slot {
+        0..6 => Some(slot),
+        _ => Some(slot.checked_sub(first_more)? + 6).filter(|operand| *operand < MAX_OPERANDS),
+    }
+}
+
 /// The kernel half's number of a probe variable.
 pub(super) fn base_of(name: &str) -> Option<u8> {
     BASES
@@ -39,28 +59,52 @@ pub(super) fn base_of(name: &str) -> Option<u8> {
 impl Bound {
     /// The steps for the kernel half, or the reason why there are none.
     pub fn compile(&self) -> Result<ArgSpec, String> {
-        let mut chain = Chain::default();
+        self.compile_from(None)
+    }
+
+    /// The same at a USDT site with these operands; the expression was bound with [`USDT_VARIABLES`].
+    pub fn compile_at(&self, operands: &[Result<Start, String>]) -> Result<ArgSpec, String> {
+        self.compile_from(Some(operands))
+    }
+
+    fn compile_from(&self, operands: Option<&[Result<Start, String>]>) -> Result<ArgSpec, String> {
+        let mut chain = Chain {
+            base: 0,
+            pending: 0,
+            loads: Vec::new(),
+            part: None,
+            operands,
+        };
         chain.follow(&self.root)?;
         chain.finish()
     }
 }
 
 /// The steps so far.
-#[derive(Default)]
-struct Chain {
+struct Chain<'a> {
     base: u8,
     /// Added since the last load.
     pending: i64,
-    loads: Vec<(i64, Width)>,
+    /// Displacement and size of each load, the size as in [`ArgSpec::size`].
+    loads: Vec<(i64, u8)>,
+    /// Only so much of the value counts: it is the part of a register.
+    part: Option<u8>,
+    /// What the arguments stand for at a USDT site.
+    operands: Option<&'a [Result<Start, String>]>,
 }
 
-impl Chain {
+impl Chain<'_> {
     /// Appends what a part does, from its base outward.
     fn follow(&mut self, part: &Part) -> Result<(), String> {
         match part {
             Part::Constant(value) => {
                 self.pending = value.cast_signed();
                 Ok(())
+            }
+            Part::Variable { slot, .. }
+                if self.operands.is_some() && operand_of(*slot).is_some() =>
+            {
+                self.begin(operand_of(*slot).unwrap_or_default())
             }
             Part::Variable {
                 base: Some(base), ..
@@ -73,11 +117,49 @@ impl Chain {
             }
             Part::Load(width, address) => {
                 self.follow(address)?;
-                self.loads.push((std::mem::take(&mut self.pending), *width));
+                self.is_whole()?;
+                let size = match width {
+                    Width::I32 => 4 | ArgSpec::SIGNED,
+                    _ => width.bytes() as u8,
+                };
+                self.loads.push((std::mem::take(&mut self.pending), size));
                 Ok(())
             }
             Part::Binary(op, left, right) => self.add(*op, left, right),
         }
+    }
+
+    /// Begins with an operand of the site.
+    fn begin(&mut self, operand: usize) -> Result<(), String> {
+        let operands = self.operands.unwrap_or_default();
+        let start = match operands.get(operand) {
+            Some(Ok(start)) => start,
+            Some(Err(reason)) => return Err(format!("arg{operand} of the site is {reason}")),
+            None => {
+                return Err(format!(
+                    "the site has no arg{operand}: it has {} arguments",
+                    operands.len()
+                ));
+            }
+        };
+        self.base = start.base as u8;
+        if start.load {
+            self.loads.push((start.add, start.size));
+        } else {
+            self.pending = start.add;
+            self.part = Some(start.size).filter(|size| *size != 8);
+        }
+        Ok(())
+    }
+
+    /// Nothing can be done to the part of a register: the kernel half cuts only at the very end.
+    fn is_whole(&self) -> Result<(), String> {
+        self.part.map_or(Ok(()), |size| {
+            Err(format!(
+                "the argument has {} bytes there; at a probe only one of 8 bytes can be added to or dereferenced",
+                size & !ArgSpec::SIGNED
+            ))
+        })
     }
 
     /// Appends an addition of a constant.
@@ -101,6 +183,7 @@ impl Chain {
             }
         };
         self.follow(inner)?;
+        self.is_whole()?;
         self.pending = self.pending.wrapping_add(amount);
         Ok(())
     }
@@ -115,7 +198,7 @@ impl Chain {
         let steps: Vec<_> = self
             .loads
             .iter()
-            .map(|(add, width)| (*add, Some(*width)))
+            .map(|(add, size)| (*add, Some(*size)))
             .chain(trailing)
             .collect();
         if steps.len() > MAX_STEPS {
@@ -124,27 +207,24 @@ impl Chain {
                 steps.len()
             ));
         }
-        for (index, (add, width)) in steps.iter().enumerate() {
+        for (index, (add, size)) in steps.iter().enumerate() {
             spec.add[index] = i32::try_from(*add).map_err(|_| {
                 format!("{add:#x} does not fit the 32 bits of a probe's displacement (addresses of symbols never do)")
             })?;
             spec.steps += 1;
-            let Some(width) = width else { continue };
+            let Some(size) = *size else { continue };
             spec.deref |= 1 << index;
             // The kernel half shortens only its very last step.
             let last = index + 1 == steps.len();
-            match width {
-                Width::I32 => return Err("a probe cannot sign-extend: use u32(x)".to_owned()),
-                Width::U64 => {}
-                _ if last => spec.size = width.bytes() as u8,
-                _ => {
-                    return Err(
-                        "at a probe only the last step can be a load of less than 8 bytes"
-                            .to_owned(),
-                    );
-                }
+            if last {
+                spec.size = size;
+            } else if size & !ArgSpec::SIGNED != 8 {
+                return Err(
+                    "at a probe only the last step can be a load of less than 8 bytes".to_owned(),
+                );
             }
         }
+        spec.size = self.part.unwrap_or(spec.size);
         Ok(spec)
     }
 }

@@ -14,7 +14,7 @@ mod parse;
 use std::fmt;
 
 pub use bind::{BindError, Bindings, Bound};
-pub use compile::PROBE_VARIABLES;
+pub use compile::{MAX_OPERANDS, PROBE_VARIABLES, USDT_VARIABLES};
 
 use super::nearest;
 

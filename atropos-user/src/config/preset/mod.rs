@@ -216,6 +216,11 @@ pub enum Location {
         /// Beginning of the build id, in hex, at least 8 digits.
         build_id: String,
     },
+    /// Every site of a USDT probe.
+    Usdt {
+        /// `provider:name`, with `*` for any number of characters.
+        pattern: String,
+    },
 }
 
 /// A condition of a site.

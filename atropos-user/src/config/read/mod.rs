@@ -2,6 +2,7 @@
 //! which nobody sees then.
 
 mod layout;
+mod places;
 mod probes;
 mod sessions;
 mod tasks;

@@ -1,15 +1,18 @@
 //! `[[probe]]` and its alternatives.
 
 use atropos_common::op::Op;
+use atropos_common::site::Base;
 
-use super::super::expr::{Bindings, Expr, NameKind, PROBE_VARIABLES};
+use super::super::expr::{Bindings, Expr, MAX_OPERANDS, NameKind, PROBE_VARIABLES, USDT_VARIABLES};
 use super::super::fields::Fields;
-use super::super::preset::{Alternative, Formula, Guard, Location, Probe, Sample};
+use super::super::preset::{Alternative, Formula, Guard, Probe, Sample};
 use super::super::problem::Problem;
 use super::super::schema;
 use super::super::scope::Scope;
 use super::super::source::Located;
+use super::places::{at_return, location, registers_are_there};
 use super::{Context, KINDS, enabled, unique};
+use crate::elf::operand::Start;
 use crate::engine::input::ResourceId;
 use crate::engine::record::Level;
 use crate::engine::settings::Kind;
@@ -39,6 +42,14 @@ const LEVELS: [(&str, Level); 2] = [("calm", Level::Calm), ("suspect", Level::Su
 /// Priority of a probe that names none.
 const DEFAULT_PRIORITY: i64 = 50;
 
+/// An argument as it is best: in a register, whole.
+const STAND_IN: Start = Start {
+    base: Base::Arg0,
+    add: 0,
+    load: false,
+    size: 8,
+};
+
 /// Reads all probes.
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Vec<Probe> {
     let tables = root.tables("probe", &schema::PROBE);
@@ -60,8 +71,7 @@ fn probe(
     let level = fields.choice("level", "level", &LEVELS);
     let op = fields.choice("op", "op", &OPS);
     let resource = op.and_then(|op| resource(fields, op, context));
-    let scope = context.scope.with(PROBE_VARIABLES);
-    let alternatives = alternatives(fields, op, &scope);
+    let alternatives = alternatives(fields, op, &context.scope);
     let sample = fields
         .table("sample", &schema::SAMPLE)
         .and_then(|sample| read_sample(&sample));
@@ -157,7 +167,8 @@ fn alternatives(probe: &Fields<'_>, op: Option<Op>, scope: &Scope<'_>) -> Vec<Al
             "write at least one, such as `at = [{ symbol = \"do_command\" }]`",
         );
     }
-    let common = Sayings::read(probe, scope);
+    let at_usdt = tables.iter().any(|table| table.entry("usdt").is_some());
+    let common = Sayings::read(probe, scope, at_usdt);
     tables
         .iter()
         .filter_map(|fields| alternative(fields, probe, op, &common, scope))
@@ -173,7 +184,13 @@ struct Sayings {
 }
 
 impl Sayings {
-    fn read(fields: &Fields<'_>, scope: &Scope<'_>) -> Self {
+    /// At a USDT probe there are more arguments than registers for them.
+    fn read(fields: &Fields<'_>, scope: &Scope<'_>, at_usdt: bool) -> Self {
+        let scope = &if at_usdt {
+            scope.with(USDT_VARIABLES)
+        } else {
+            scope.with(PROBE_VARIABLES)
+        };
         let at_probe = |key: &str| {
             fields
                 .formula(key, scope)
@@ -198,7 +215,7 @@ fn alternative(
     common: &Sayings,
     scope: &Scope<'_>,
 ) -> Option<Alternative> {
-    let own = Sayings::read(fields, scope);
+    let own = Sayings::read(fields, scope, fields.entry("usdt").is_some());
     let location = location(fields);
     let at_return = at_return(fields);
     let session = own.session.or_else(|| common.session.clone());
@@ -229,99 +246,6 @@ fn alternative(
     };
     registers_are_there(&alternative, fields);
     Some(alternative)
-}
-
-/// Where the place is.
-fn location(fields: &Fields<'_>) -> Option<Location> {
-    let (symbol, build_id) = (fields.text("symbol"), fields.text("build_id"));
-    let number = |key: &str| {
-        fields
-            .integer(key, 0, i64::MAX)
-            .and_then(|number| u64::try_from(number).ok())
-    };
-    let either = "write `symbol` (and `offset`), or `address` and `build_id`";
-    match (symbol, fields.entry("address").is_some(), build_id) {
-        (Some(symbol), false, None) => {
-            let offset = fields
-                .entry("offset")
-                .map_or(Some(0), |_| number("offset"))?;
-            Some(Location::Symbol {
-                pattern: symbol.value,
-                offset,
-            })
-        }
-        (None, true, Some(build_id)) if fields.entry("offset").is_none() => {
-            let hex = build_id.len() >= 8 && build_id.chars().all(|c| c.is_ascii_hexdigit());
-            if !hex {
-                fields.wrong(
-                    "build_id",
-                    "this is not the beginning of a build id",
-                    "write at least 8 hexadecimal digits of it",
-                );
-                return None;
-            }
-            Some(Location::Address {
-                address: number("address")?,
-                build_id: build_id.value.to_ascii_lowercase(),
-            })
-        }
-        (None, true, None) => {
-            let help = "add `build_id`: an address is right for one build only";
-            fields
-                .report
-                .add(Problem::at(fields.place, "an `address` without a `build_id`").help(help));
-            None
-        }
-        _ => {
-            fields
-                .report
-                .add(Problem::at(fields.place, "this does not say one place").help(either));
-            None
-        }
-    }
-}
-
-/// Whether the place is the function's return; that kills a target whose exceptions unwind through it.
-fn at_return(fields: &Fields<'_>) -> bool {
-    let (at_return, unwinds) = (
-        fields.flag("at_return", false),
-        fields.flag("unwinds", true),
-    );
-    if at_return && unwinds {
-        let help = "if no exception can leave the function, say so with `unwinds = false`; else mark the end by the entry of another function";
-        fields.wrong(
-            "at_return",
-            "a return probe on a function that an exception unwinds through ends the target",
-            help,
-        );
-    }
-    at_return
-}
-
-/// Arguments are gone at a return, and the result is not there before it.
-fn registers_are_there(alternative: &Alternative, fields: &Fields<'_>) {
-    let formulas = [
-        Some(&alternative.session),
-        alternative.instance.as_ref(),
-        alternative.value.as_ref(),
-    ];
-    let guard = alternative.guard.as_ref().map(|guard| &guard.subject);
-    for formula in formulas.into_iter().flatten().chain(guard) {
-        for name in formula.names(NameKind::Variable) {
-            let message = match name.text.as_str() {
-                "ret" if !alternative.at_return => "`ret` is there at a return only".to_owned(),
-                text if text.starts_with("arg") && alternative.at_return => {
-                    format!("`{text}` is gone at the return")
-                }
-                _ => continue,
-            };
-            let place = formula
-                .place
-                .within(formula.text(), name.offset, name.text.len());
-            let help = format!("this holds for the place at {}", fields.place);
-            fields.report.add(Problem::at(&place, message).help(help));
-        }
-    }
 }
 
 /// A condition: one side has variables, the other none.
@@ -365,7 +289,7 @@ fn stand_in(expr: &Expr) -> Option<u64> {
 
 /// Names as they could be in some process: every layout number 8, every symbol somewhere in a binary.
 fn stand_ins(expr: &Expr) -> Bindings {
-    let mut names = Bindings::new().with_variables(PROBE_VARIABLES);
+    let mut names = Bindings::new().with_variables(USDT_VARIABLES);
     for name in expr.names(NameKind::Layout) {
         names.add_layout(&name.text, 8);
     }
@@ -380,7 +304,7 @@ fn compiles(fields: &Fields<'_>, formula: &Formula, expr: &Expr) -> bool {
     let compiled = expr
         .bind(&stand_ins(expr))
         .map_err(|error| error.to_string())
-        .and_then(|bound| bound.compile());
+        .and_then(|bound| bound.compile_at(&[const { Ok(STAND_IN) }; MAX_OPERANDS]));
     if let Err(reason) = &compiled {
         let message = format!("too much for a probe: {reason}");
         fields.report.add(Problem::at(&formula.place, message).help(
