@@ -41,14 +41,23 @@ impl Setup {
 /// Sets the machine up, and says which compiler builds the kernel half.
 pub(crate) fn setup(wanted: Option<Source>) -> Result<Toolchain> {
     let apt = Apt::new();
-    apt.install(&BUILD_PACKAGES)?;
     install_server(&apt);
+    without_server(wanted, &apt)
+}
+
+/// The same, but for the server.
+pub(crate) fn setup_without_server() -> Result<Toolchain> {
+    without_server(None, &Apt::new())
+}
+
+fn without_server(wanted: Option<Source>, apt: &Apt) -> Result<Toolchain> {
+    apt.install(&BUILD_PACKAGES)?;
     mount_tracefs();
     let chosen =
         Toolchain::chosen().filter(|chosen| wanted.is_none_or(|wanted| wanted == chosen.source));
     let chosen = match chosen {
         Some(chosen) => chosen,
-        None => choose(wanted, &apt)?,
+        None => choose(wanted, apt)?,
     };
     println!(
         "setup: kernel half by {} ({:?}), linked by {} (LLVM {})",
@@ -66,7 +75,9 @@ fn install_server(apt: &Apt) {
         return;
     }
     if let Err(error) = apt.install(&SERVER_PACKAGES) {
-        eprintln!("setup: MariaDB cannot be had: {error:#}; its tests and the demo will not run");
+        eprintln!(
+            "setup: MariaDB cannot be had: {error:#}; its tests will not run, and the demo takes the sample server"
+        );
     }
 }
 

@@ -22,6 +22,7 @@ struct Demo {
 }
 
 impl Demo {
+    /// At MariaDB; nothing where there is none.
     fn start(arguments: &[&str]) -> Option<Self> {
         if !["/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd"]
             .iter()
@@ -30,6 +31,10 @@ impl Demo {
             eprintln!("SKIPPED: there is no mariadbd here");
             return None;
         }
+        Some(Self::start_anywhere(arguments))
+    }
+
+    fn start_anywhere(arguments: &[&str]) -> Self {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("demo-test-XXXXXX")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_xtask"))
             .args(["demo", "--without-atropos"])
@@ -38,18 +43,18 @@ impl Demo {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        Some(Self { child, folder })
+        Self { child, folder }
     }
 
-    /// Reads what it says up to a line that contains `text`.
-    fn read_until(&mut self, text: &str) {
+    /// Reads what it says up to a line that contains `text`, and gives that line.
+    fn read_until(&mut self, text: &str) -> String {
         let output = self.child.stdout.take().unwrap();
         let mut lines = BufReader::new(output);
         let mut line = String::new();
         while lines.read_line(&mut line).unwrap() > 0 {
             if line.contains(text) {
                 self.child.stdout = Some(lines.into_inner());
-                return;
+                return line;
             }
             line.clear();
         }
@@ -117,30 +122,75 @@ fn an_interrupted_demo_leaves_no_process_and_no_file() {
 
 #[test]
 fn without_atropos_a_forgotten_transaction_stalls_its_table_until_it_is_remembered() {
-    let file = std::env::temp_dir().join(format!("demo-test-{}.json", std::process::id()));
-    let Some(mut demo) = Demo::start(&["--case", "m01", "--json", &file.display().to_string()])
-    else {
+    let file = Results::new("mariadb");
+    let Some(mut demo) = Demo::start(&["--case", "m01", "--json", &file.name()]) else {
         return;
     };
     demo.read_until("case m01\n");
     assert!(demo.wait());
     demo.assert_nothing_is_left();
-    let text = fs::read_to_string(&file).unwrap();
-    fs::remove_file(&file).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_stalled_until_remembered(&file.read());
+}
+
+#[test]
+fn the_same_shape_is_played_at_the_sample_server_which_ends_with_the_demo() {
+    let file = Results::new("sample");
+    let mut demo = Demo::start_anywhere(&[
+        "--server",
+        "sample",
+        "--case",
+        "m01",
+        "--json",
+        &file.name(),
+    ]);
+    let line = demo.read_until("a private sample server serves on");
+    let pid = line.trim().rsplit(' ').next().unwrap();
+    let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    assert_eq!(command.trim(), "atropos-sample");
+    demo.read_until("case s-m01\n");
+    assert!(demo.wait());
+    demo.assert_nothing_is_left();
+    let server = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    assert_ne!(server.trim(), "atropos-sample", "the server is still there");
+    let report = file.read();
+    assert_eq!(report["cases"][0]["id"], "s-m01");
+    assert_stalled_until_remembered(&report);
+}
+
+/// The file that a demo writes for programs.
+struct Results(PathBuf);
+
+impl Results {
+    fn new(of: &str) -> Self {
+        let name = format!("demo-test-{of}-{}.json", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn read(&self) -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(&self.0).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Results {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A run of the forgotten transaction without Atropos: a full stall, and nobody hurt by anybody.
+fn assert_stalled_until_remembered(report: &serde_json::Value) {
     assert_eq!(report["schema_version"], 1);
     let case = &report["cases"][0];
     assert_eq!(case["target_expected"], "forgotten");
     assert!(case["target_chosen"].is_null());
     assert_eq!(case["wrong_cancels"], 0);
-    assert!(case["stall_ms"].as_f64().unwrap() > 8_000.0, "{text}");
-    assert!(
-        case["during"]["p99_ms"].as_f64().unwrap() > 8_000.0,
-        "{text}"
-    );
-    assert!(
-        case["before"]["p99_ms"].as_f64().unwrap() < 2_000.0,
-        "{text}"
-    );
+    assert!(case["stall_ms"].as_f64().unwrap() > 8_000.0, "{case:#}");
+    let p99_ms = |phase: &str| case[phase]["p99_ms"].as_f64().unwrap();
+    assert!(p99_ms("during") > 8_000.0, "{case:#}");
+    assert!(p99_ms("before") < 2_000.0, "{case:#}");
     assert_eq!(case["during"]["errors"], 0);
 }

@@ -8,23 +8,24 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Error};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::clock::now_ns;
-use super::load::code;
+use super::place::fate;
 use super::server::Server;
+use super::shop::code;
 use super::story::Story;
 
 /// How long the forgotten session is idle before somebody needs its table.
-const FORGOTTEN: Duration = Duration::from_secs(5);
+pub(super) const FORGOTTEN: Duration = Duration::from_secs(5);
 /// After this long somebody remembers it, if nothing ended it before.
-const REMEMBERED: Duration = Duration::from_secs(10);
-/// How far the long update has come when the backup begins.
-const HEAD_START: Duration = Duration::from_millis(500);
+pub(super) const REMEMBERED: Duration = Duration::from_secs(10);
+/// How far the long statement has come when somebody queues behind it.
+pub(super) const HEAD_START: Duration = Duration::from_millis(500);
 
 /// A session that is let in.
 #[derive(Clone, Debug)]
@@ -55,8 +56,8 @@ pub(crate) type Play<'a> = Pin<Box<dyn Future<Output = Result<Acts>> + Send + 'a
 /// A scene being prepared.
 pub(crate) type Preparation<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
-/// A case that the demo shows.
-pub(crate) trait Scene {
+/// A case that the demo shows at a server of some kind.
+pub(crate) trait Scene<S: Sync = Server> {
     /// Its id, as on the command line.
     fn id(&self) -> &'static str;
     /// What it is about, in a line.
@@ -64,11 +65,11 @@ pub(crate) trait Scene {
     /// The culprit whose ending is right.
     fn expected(&self) -> &'static str;
     /// Undoes what an earlier run has left. Before there is load.
-    fn prepare<'a>(&'a self, _server: &'a Server) -> Preparation<'a> {
+    fn prepare<'a>(&'a self, _server: &'a S) -> Preparation<'a> {
         Box::pin(async { Ok(()) })
     }
     /// Lets the culprits in; returns when the others are free again.
-    fn play<'a>(&'a self, server: &'a Server, story: &'a Story) -> Play<'a>;
+    fn play<'a>(&'a self, server: &'a S, story: &'a Story) -> Play<'a>;
 }
 
 /// A backup takes the global read lock while a long update runs: it waits for the update, and every write waits for it.
@@ -112,11 +113,14 @@ async fn backup_lock(server: &Server, story: &Story) -> Result<Acts> {
     ));
     let for_update = story.clone();
     let leftover = tokio::spawn(async move {
-        let done = batch.query_drop("UPDATE demo.big SET k = k + 1").await;
+        let done = batch
+            .query_drop("UPDATE demo.big SET k = k + 1")
+            .await
+            .map_err(|error| code(&error));
         for_update.tell(format!(
             "session {} (batch): the UPDATE {}",
             batch.id(),
-            fate(&done)
+            fate(done)
         ));
     });
     sleep(HEAD_START).await;
@@ -125,7 +129,10 @@ async fn backup_lock(server: &Server, story: &Story) -> Result<Acts> {
         "session {} (backup): FLUSH TABLES WITH READ LOCK",
         backup.id()
     ));
-    let done = backup.query_drop("FLUSH TABLES WITH READ LOCK").await;
+    let done = backup
+        .query_drop("FLUSH TABLES WITH READ LOCK")
+        .await
+        .map_err(|error| code(&error));
     if done.is_ok() {
         backup
             .query_drop("UNLOCK TABLES")
@@ -136,7 +143,7 @@ async fn backup_lock(server: &Server, story: &Story) -> Result<Acts> {
     story.tell(format!(
         "session {} (backup): FLUSH TABLES WITH READ LOCK {}",
         backup.id(),
-        fate(&done)
+        fate(done)
     ));
     close(backup).await;
     Ok(Acts {
@@ -200,11 +207,14 @@ async fn forgotten_transaction(server: &Server, story: &Story) -> Result<Acts> {
     let remembering = tokio::spawn(async move {
         // Once others are free, there is nothing more to see in waiting.
         let _ = timeout(REMEMBERED, is_free).await;
-        let done = report.query_drop("COMMIT").await;
+        let done = report
+            .query_drop("COMMIT")
+            .await
+            .map_err(|error| code(&error));
         let id = report.id();
         for_report.tell(format!(
             "session {id} (report): COMMIT, at last, {}",
-            fate(&done)
+            fate(done)
         ));
         close(report).await;
     });
@@ -212,12 +222,13 @@ async fn forgotten_transaction(server: &Server, story: &Story) -> Result<Acts> {
     story.tell(format!("session {} (deploy): ALTER TABLE t1", deploy.id()));
     let done = deploy
         .query_drop("ALTER TABLE demo.t1 ADD COLUMN note INT")
-        .await;
+        .await
+        .map_err(|error| code(&error));
     let release_ns = now_ns();
     story.tell(format!(
         "session {} (deploy): ALTER TABLE t1 {}",
         deploy.id(),
-        fate(&done)
+        fate(done)
     ));
     let _ = freed.send(());
     let leftover = tokio::spawn(async move {
@@ -242,18 +253,6 @@ async fn without_note(server: &Server) -> Result<()> {
         .context("cannot prepare t1")?;
     close(deploy).await;
     Ok(())
-}
-
-/// How a statement ended, for people.
-fn fate(done: &Result<(), Error>) -> String {
-    match done {
-        Ok(()) => "is done".to_owned(),
-        Err(error) => match code(error) {
-            1317 => "was interrupted (error 1317)".to_owned(),
-            2013 | 1927 => "found its connection closed".to_owned(),
-            other => format!("failed (error {other})"),
-        },
-    }
 }
 
 /// Says good-bye; a connection that was ended by the server needs none.

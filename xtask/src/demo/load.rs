@@ -10,13 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, OptsBuilder};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::clock::{SECOND, now_ns};
-use super::server::{SMALL_ROWS, SMALL_TABLES, Server};
+use super::place::{Customer, Place};
 
 /// Requests a second.
 pub(crate) const RATE: u64 = 500;
@@ -30,12 +28,9 @@ pub(crate) struct Sample {
     pub(crate) arrived_ns: u64,
     /// When it was answered; 0 while it is not.
     pub(crate) finished_ns: u64,
-    /// The error it was answered with; 0 for none. 2013 is a lost connection.
+    /// The error it was answered with; 0 for none. The codes are MariaDB's.
     pub(crate) error: u16,
 }
-
-/// The client's own code for a connection that was lost.
-const LOST_CONNECTION: u16 = 2013;
 
 /// Load that runs until dropped.
 pub(crate) struct Load {
@@ -58,7 +53,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Load {
     /// Connects everybody, then starts the schedule.
-    pub(crate) async fn start(server: &Server) -> Result<Self> {
+    pub(crate) async fn start(server: &impl Place) -> Result<Self> {
         let shared = Arc::new(Shared {
             samples: Mutex::default(),
             queue: Mutex::default(),
@@ -67,13 +62,8 @@ impl Load {
         });
         let mut workers = JoinSet::new();
         for _ in 0..CONNECTIONS {
-            let connection = server.connect("shop").await?;
-            let worker = Worker {
-                shared: Arc::clone(&shared),
-                options: server.options("shop"),
-                connection: Some(connection),
-            };
-            workers.spawn(worker.work());
+            let customer = server.customer().await?;
+            workers.spawn(work(Arc::clone(&shared), customer));
         }
         let for_dispatcher = Arc::clone(&shared);
         // A thread of its own: the runtime's timer counts in milliseconds, which would blur the schedule.
@@ -125,89 +115,20 @@ fn dispatch(shared: &Shared) {
     }
 }
 
-struct Worker {
-    shared: Arc<Shared>,
-    options: OptsBuilder,
-    connection: Option<Conn>,
-}
-
-impl Worker {
-    async fn work(mut self) {
-        loop {
-            match self.shared.due.acquire().await {
-                Ok(permit) => permit.forget(),
-                Err(_) => return,
-            }
-            let Some(index) = lock(&self.shared.queue).pop_front() else {
-                continue;
-            };
-            let error = self.request(index as u64).await.err().unwrap_or(0);
-            let finished_ns = now_ns();
-            if let Some(sample) = lock(&self.shared.samples).get_mut(index) {
-                sample.finished_ns = finished_ns;
-                sample.error = error;
-            }
+async fn work(shared: Arc<Shared>, mut customer: impl Customer) {
+    loop {
+        match shared.due.acquire().await {
+            Ok(permit) => permit.forget(),
+            Err(_) => return,
         }
-    }
-
-    /// One short transaction, a read and a write in turn, spread over tables and rows.
-    async fn request(&mut self, number: u64) -> Result<(), u16> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            none => {
-                let connection = Conn::new(self.options.clone())
-                    .await
-                    .map_err(|error| code(&error))?;
-                none.insert(connection)
-            }
+        let Some(index) = lock(&shared.queue).pop_front() else {
+            continue;
         };
-        let done = connection
-            .query_drop(statement(number))
-            .await
-            .map_err(|error| code(&error));
-        if matches!(done, Err(LOST_CONNECTION | 1927)) {
-            self.connection = None;
-        }
-        done
-    }
-}
-
-/// The statement of the request with that number.
-fn statement(number: u64) -> String {
-    let table = number / 2 % SMALL_TABLES + 1;
-    // A fixed scatter: the same requests in every run.
-    let row = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % SMALL_ROWS + 1;
-    if number.is_multiple_of(2) {
-        format!("SELECT k, pad FROM demo.t{table} WHERE id = {row}")
-    } else {
-        format!("UPDATE demo.t{table} SET k = k + 1 WHERE id = {row}")
-    }
-}
-
-/// The error number that a client would report.
-pub(crate) fn code(error: &mysql_async::Error) -> u16 {
-    match error {
-        mysql_async::Error::Server(error) => error.code,
-        _ => LOST_CONNECTION,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_table_is_read_and_written() {
-        let all: Vec<String> = (0..2 * SMALL_TABLES).map(statement).collect();
-        for table in 1..=SMALL_TABLES {
-            assert!(
-                all.iter()
-                    .any(|text| text.starts_with(&format!("SELECT k, pad FROM demo.t{table} ")))
-            );
-            assert!(
-                all.iter()
-                    .any(|text| text.starts_with(&format!("UPDATE demo.t{table} ")))
-            );
+        let error = customer.request(index as u64).await.err().unwrap_or(0);
+        let finished_ns = now_ns();
+        if let Some(sample) = lock(&shared.samples).get_mut(index) {
+            sample.finished_ns = finished_ns;
+            sample.error = error;
         }
     }
 }

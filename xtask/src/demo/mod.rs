@@ -1,12 +1,18 @@
 //! Atropos at work on a private server: many short transactions, culprits that block them, and what becomes of both.
 //!
+//! The server is MariaDB; where none can be had, the sample server, at which the same shapes are played.
+//!
 //! Whatever it starts it stops: at the end, on an error, on Ctrl-C and SIGTERM. Only the agent runs as root.
 
 pub(crate) mod clock;
 pub(crate) mod culprit;
 pub(crate) mod json;
 pub(crate) mod load;
+pub(crate) mod place;
+mod sample;
+mod sample_culprit;
 pub(crate) mod server;
+mod shop;
 pub(crate) mod story;
 mod table;
 pub(crate) mod watch;
@@ -24,12 +30,15 @@ use self::clock::{SECOND, now_ns};
 use self::culprit::{BackupLock, ForgottenTransaction, Scene};
 use self::json::{Case, Report, SETTLE_NS, Span};
 use self::load::Load;
+use self::place::Place;
+use self::sample::{Sample, build_sample};
+use self::sample_culprit::{ForgottenSession, LongScan};
 use self::server::Server;
 use self::story::Story;
 use self::watch::{Agent, Seen, ask_for_root};
 use crate::build::build;
 use crate::process::state_dir;
-use crate::setup::{require_server, setup};
+use crate::setup::{require_server, server_is_there, setup, setup_without_server};
 
 /// The first seconds of a server are not what it is like.
 const WARM_UP: Duration = Duration::from_secs(3);
@@ -49,6 +58,9 @@ pub(crate) struct Demo {
     /// Write the result to this file, for programs.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Play at this server [default: mariadb; sample where no MariaDB can be had].
+    #[arg(long, value_enum)]
+    server: Option<Kind>,
     /// Show this case only.
     #[arg(long, value_enum)]
     case: Vec<Which>,
@@ -67,26 +79,49 @@ pub(crate) struct Demo {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// A private MariaDB.
+    Mariadb,
+    /// The sample server of this repository, which needs nothing.
+    Sample,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Which {
-    /// A backup lock behind a long update.
+    /// A backup lock behind a long update; at the sample server, an EXCLUSIVE behind a long scan.
     C1,
-    /// An ALTER behind a forgotten transaction.
+    /// An ALTER, or an EXCLUSIVE, behind a forgotten transaction.
     M01,
 }
 
 impl Which {
-    fn scene(self) -> Box<dyn Scene> {
+    fn at_mariadb(self) -> Box<dyn Scene> {
         match self {
             Self::C1 => Box::new(BackupLock),
             Self::M01 => Box::new(ForgottenTransaction),
         }
     }
+
+    fn at_sample(self) -> Box<dyn Scene<Sample>> {
+        match self {
+            Self::C1 => Box::new(LongScan),
+            Self::M01 => Box::new(ForgottenSession),
+        }
+    }
+}
+
+/// The programs that are needed, ready to be started.
+struct Programs {
+    /// The agent; `None` for a run without it.
+    agent: Option<PathBuf>,
+    /// The sample server; `None` to play at MariaDB.
+    sample: Option<PathBuf>,
 }
 
 impl Demo {
     /// Sets up, builds, plays, and says how it went.
     pub(crate) fn run(&self) -> Result<()> {
-        let binary = self.prepare()?;
+        let programs = self.prepare()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -97,14 +132,14 @@ impl Demo {
             let mut hang_up = signal(SignalKind::hangup())?;
             // Dropping what plays stops everything that it started.
             tokio::select! {
-                report = self.play(binary.as_deref()) => report,
+                report = self.play(&programs) => report,
                 _ = interrupt.recv() => bail!("interrupted; everything has been stopped"),
                 _ = terminate.recv() => bail!("terminated; everything has been stopped"),
                 _ = hang_up.recv() => bail!("the terminal is gone; everything has been stopped"),
             }
         })?;
         println!("\n{}", table::table(&report));
-        if binary.is_some() {
+        if programs.agent.is_some() {
             let folder = state_dir().join("demo");
             println!(
                 "every decision with its reasons: {}/audit-*.jsonl",
@@ -117,31 +152,64 @@ impl Demo {
         Ok(())
     }
 
-    /// The agent's binary, or `None` for a run without it.
-    fn prepare(&self) -> Result<Option<PathBuf>> {
-        if self.without_atropos || self.agent.is_some() {
-            require_server()?;
-            return Ok(self.agent.clone());
+    /// Sets up and builds what will be played with.
+    fn prepare(&self) -> Result<Programs> {
+        let ready = self.without_atropos || self.agent.is_some();
+        if !ready {
+            match self.server {
+                Some(Kind::Sample) => setup_without_server()?,
+                Some(Kind::Mariadb) | None => setup(None)?,
+            };
         }
-        setup(None)?;
-        require_server()?;
-        let binary = build(self.release)?;
-        ask_for_root()?;
-        Ok(Some(binary))
+        let sample = match self.server {
+            Some(Kind::Sample) => true,
+            Some(Kind::Mariadb) => require_server().map(|()| false)?,
+            None => !server_is_there(),
+        };
+        if sample && self.server.is_none() {
+            println!("demo: no MariaDB can be had here: the same shapes, at the sample server");
+        }
+        let agent = if ready {
+            self.agent.clone()
+        } else {
+            Some(build(self.release)?)
+        };
+        let sample = sample.then(|| build_sample(self.release)).transpose()?;
+        if !ready {
+            ask_for_root()?;
+        }
+        Ok(Programs { agent, sample })
     }
 
-    async fn play(&self, binary: Option<&Path>) -> Result<Report> {
+    async fn play(&self, programs: &Programs) -> Result<Report> {
         let story = Story::begin();
-        story.tell("starting a private MariaDB and filling its tables");
-        let server = Server::start().await?;
-        let mut report = Report::new(binary.is_some());
+        let agent = programs.agent.as_deref();
+        if let Some(program) = &programs.sample {
+            let server = Sample::start(program, &story)?;
+            self.show(Which::at_sample, &server, agent, &story).await
+        } else {
+            story.tell("starting a private MariaDB and filling its tables");
+            let server = Server::start().await?;
+            self.show(Which::at_mariadb, &server, agent, &story).await
+        }
+    }
+
+    /// Plays every case at that server.
+    async fn show<P: Place>(
+        &self,
+        scene_of: impl Fn(Which) -> Box<dyn Scene<P>>,
+        server: &P,
+        agent: Option<&Path>,
+        story: &Story,
+    ) -> Result<Report> {
+        let mut report = Report::new(agent.is_some());
         let cases = if self.case.is_empty() {
             Which::value_variants()
         } else {
             &self.case
         };
         for case in cases {
-            let scene = case.scene();
+            let scene = scene_of(*case);
             for run in 1..=self.runs {
                 let which = if self.runs > 1 {
                     format!(", run {run} of {}", self.runs)
@@ -149,19 +217,18 @@ impl Demo {
                     String::new()
                 };
                 story.tell(format!("case {}{which}: {}", scene.id(), scene.title()));
-                scene.prepare(&server).await?;
-                report
-                    .cases
-                    .push(self.case(scene.as_ref(), &server, binary, &story).await?);
+                scene.prepare(server).await?;
+                let case = self.case(scene.as_ref(), server, agent, story).await?;
+                report.cases.push(case);
             }
         }
         Ok(report)
     }
 
-    async fn case(
+    async fn case<P: Place>(
         &self,
-        scene: &dyn Scene,
-        server: &Server,
+        scene: &dyn Scene<P>,
+        server: &P,
         binary: Option<&Path>,
         story: &Story,
     ) -> Result<Case> {
@@ -176,7 +243,7 @@ impl Demo {
             sleep(WARM_UP).await;
             let agent = match binary {
                 Some(binary) => {
-                    Some(Agent::start(binary, &self.arguments(scene, server)?, story).await?)
+                    Some(Agent::start(binary, &self.arguments(scene.id(), server)?, story).await?)
                 }
                 None => None,
             };
@@ -220,33 +287,20 @@ impl Demo {
     }
 
     /// What the agent is told.
-    fn arguments(&self, scene: &dyn Scene, server: &Server) -> Result<Vec<String>> {
+    fn arguments(&self, id: &str, server: &impl Place) -> Result<Vec<String>> {
         let folder = state_dir().join("demo");
-        let audit = folder.join(format!("audit-{}.jsonl", scene.id()));
+        let audit = folder.join(format!("audit-{id}.jsonl"));
         // Made by us, so that it belongs to the invoking user although the agent is root.
         fs::create_dir_all(&folder)
             .and_then(|()| fs::write(&audit, ""))
             .with_context(|| format!("cannot write {}", audit.display()))?;
-        let words = [
-            "run",
-            "--pid",
-            &server.pid().to_string(),
-            "--socket",
-            &server.socket().display().to_string(),
-        ]
-        .map(str::to_owned);
-        let more = [
-            "--user",
-            "root",
-            "--enforce",
-            "--slo",
-            &self.slo,
-            "--json",
-            "--audit",
-            &audit.display().to_string(),
-        ]
-        .map(str::to_owned);
-        Ok(words.into_iter().chain(more).collect())
+        let pid = server.pid().to_string();
+        let audit = audit.display().to_string();
+        let mut words = ["run", "--pid", &pid].map(str::to_owned).to_vec();
+        words.extend(server.reach());
+        let more = ["--enforce", "--slo", &self.slo, "--json", "--audit", &audit];
+        words.extend(more.map(str::to_owned));
+        Ok(words)
     }
 }
 
