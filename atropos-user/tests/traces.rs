@@ -13,7 +13,9 @@ use atropos::journal::{RecordReader, replay};
 /// Every recording of every preset.
 fn recordings() -> Vec<PathBuf> {
     let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../presets");
-    let folders = fs::read_dir(presets).unwrap().map(|entry| entry.unwrap().path().join("traces"));
+    let folders = fs::read_dir(presets)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().join("traces"));
     let mut found: Vec<PathBuf> = folders
         .filter_map(|folder| fs::read_dir(folder).ok())
         .flatten()
@@ -26,11 +28,24 @@ fn recordings() -> Vec<PathBuf> {
 
 /// What the engine says of a recording, one JSON object a line.
 fn decisions(recording: &Path) -> String {
-    let reader = RecordReader::open(recording).unwrap_or_else(|error| panic!("{}: {error}", recording.display()));
+    let reader = RecordReader::open(recording)
+        .unwrap_or_else(|error| panic!("{}: {error}", recording.display()));
     let replayed = replay(reader, |settings| Engine::new(settings.clone())).unwrap();
-    assert_eq!(replayed.unclean, None, "{} was closed", recording.display());
-    let line = |(at_ns, effect): &(u64, Effect)| serde_json::json!({ "at_ns": at_ns, "effect": effect }).to_string();
-    replayed.effects.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
+    assert!(
+        replayed.unclean.is_none(),
+        "{} was closed",
+        recording.display()
+    );
+    let line = |(at_ns, effect): &(u64, Effect)| {
+        serde_json::json!({ "at_ns": at_ns, "effect": effect }).to_string()
+    };
+    replayed
+        .effects
+        .iter()
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
+        + "\n"
 }
 
 #[test]
@@ -44,10 +59,25 @@ fn recorded_incidents_are_decided_as_they_were() {
             fs::write(&committed, &said).unwrap();
         }
         let committed = fs::read_to_string(&committed).unwrap_or_default();
-        assert!(said.contains("\"orders\":[{"), "{}: an order was made", recording.display());
+        assert!(
+            said.contains("\"orders\":[{"),
+            "{}: an order was made",
+            recording.display()
+        );
         for (line, (said, committed)) in said.lines().zip(committed.lines()).enumerate() {
-            assert_eq!(said, committed, "{}, line {}", recording.display(), line + 1);
+            assert_eq!(
+                said,
+                committed,
+                "{}, line {}",
+                recording.display(),
+                line + 1
+            );
         }
-        assert_eq!(said.lines().count(), committed.lines().count(), "{}", recording.display());
+        assert_eq!(
+            said.lines().count(),
+            committed.lines().count(),
+            "{}",
+            recording.display()
+        );
     }
 }
