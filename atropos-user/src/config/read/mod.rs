@@ -115,6 +115,7 @@ fn matching(fields: &Fields<'_>) -> Match {
     Match {
         programs: programs.into_iter().map(|program| program.value).collect(),
         symbols: fields.texts("symbols"),
+        forks: fields.flag("forks", false),
     }
 }
 
