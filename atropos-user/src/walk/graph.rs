@@ -416,9 +416,16 @@ impl LockWalk {
         if let Some(text) = &label.text {
             parts.push(text.read(&waiter.variables, memory)?);
         }
+        let mut numbers = Vec::new();
         for number in &label.numbers {
-            parts.push(number.eval(&waiter.variables, memory)?.to_string());
+            numbers.push(number.eval(&waiter.variables, memory)?);
         }
+        // Kinds of instance differ in how many numbers they have; those that they do not have are 0.
+        let used = numbers
+            .iter()
+            .rposition(|number| *number != 0)
+            .map_or(numbers.len().min(1), |last| last + 1);
+        parts.extend(numbers[..used].iter().map(u64::to_string));
         let text = parts.join(".");
         let Some(namespace) = &label.namespace else {
             return Ok(text);
