@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::common::wait_for;
 use crate::scene::{blockers, forgotten, preset, resolve, server, starts, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,6 +35,10 @@ async fn why_names_the_forgotten_transaction_the_alter_behind_it_and_the_readers
     let expected: BTreeSet<u64> = readers.iter().map(|(pid, _)| *pid).collect();
     let seen: BTreeSet<u64> = queued.children.iter().map(|node| node.id).collect();
     assert_eq!(seen, expected);
+    let report = wait_for("the holder to have been in the way for a while", || {
+        let report = waiting(&resolved, 4);
+        (report.candidates[0].but.is_none()).then_some(report)
+    });
     let best = &report.candidates[0];
     assert_eq!(
         best.command,

@@ -20,8 +20,7 @@ const BACK_OFF_NS: (u64, u64) = (200_000_000, 5_000_000_000);
 
 /// Against what an administrator may have set for ordinary users: an idle control connection must stay, and nothing of it
 /// may wait for a lock.
-const OPTIONS: &str =
-    "-c statement_timeout=0 -c idle_session_timeout=0 -c lock_timeout=1000 -c track_activities=on";
+const OPTIONS: &str = "-c statement_timeout=0 -c idle_session_timeout=0 -c lock_timeout=1000";
 
 /// Where and as whom. A socket goes before host and port.
 #[derive(Clone, Debug)]
