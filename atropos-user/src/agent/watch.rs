@@ -286,7 +286,7 @@ impl Watcher {
             .iter()
             .map(|((waiter, _), at)| (*waiter, *at))
             .collect();
-        let blocker = |edge: &crate::walk::Edge| {
+        let blocker = |edge: &crate::walk::Edge, wait_ns: u64| {
             // What a statement holds it took at its start or later; what an idle session holds, at the start of its last
             // statement or before. A place in the queue is as old as the wait.
             let start = started_ns(edge.session);
@@ -294,8 +294,9 @@ impl Watcher {
                 BlockKind::Queued => queued_since.get(&edge.session).copied().unwrap_or(start),
                 BlockKind::Granted => start,
             };
+            // Whose start is unknown (a prepared transaction) has been in the way for as long as the wait lasts.
             let since_ns = if since_ns == 0 {
-                now_ns
+                wait_ns
             } else {
                 since_ns.min(now_ns)
             };
@@ -314,7 +315,11 @@ impl Watcher {
                 instance: InstanceKey(wait.instance),
                 mode: wait.mode,
                 since_ns: since[&(wait.waiter, wait.ticket)],
-                blockers: wait.blockers.iter().map(blocker).collect(),
+                blockers: wait
+                    .blockers
+                    .iter()
+                    .map(|edge| blocker(edge, since[&(wait.waiter, wait.ticket)]))
+                    .collect(),
             })
             .collect();
         let instances = graph
