@@ -7,6 +7,21 @@ use atropos::target::Process;
 
 use crate::scene::{edges, forgotten, preset, resolve, server, starts, waiting};
 
+/// What no edge depends on. A wrong start of the statement makes an order miss, since the server compares it; a wrong
+/// time of change shifts how long a session has been idle by the time that its statement took. (Eight bytes behind the
+/// owner of a place in the lock stands the leader of its group, which is itself: `holder_proc +8`.)
+const ALLOWED: [&str; 9] = [
+    "proc_database",
+    "lock_kind",
+    "wanted_lock",
+    "status_transaction",
+    "status_statement",
+    "status_changed",
+    "status_application",
+    "status_text",
+    "status_born",
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_number_blinds_and_never_misleads() {
     let Some(server) = server().await else { return };
@@ -55,8 +70,17 @@ async fn a_wrong_number_blinds_and_never_misleads() {
         misled.is_empty(),
         "wrong edges: {misled:#x?}; there are {truth:#x?}"
     );
-    eprintln!("blind: {blind}, harmless: {harmless:?}");
-    assert!(blind > harmless.len(), "{harmless:?}");
+    assert!(blind > 4 * ALLOWED.len(), "{blind}");
+    let unnoticed: Vec<_> = harmless
+        .iter()
+        .filter(|what| {
+            !ALLOWED
+                .iter()
+                .any(|number| what.starts_with(&format!("{number} ")))
+        })
+        .filter(|what| *what != "holder_proc +8")
+        .collect();
+    assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
     client.batch_execute("commit").await.unwrap();
     alter.await.unwrap().unwrap();
     for reader in readers {
