@@ -76,7 +76,7 @@ fn install_servers(apt: &Apt) {
     }
 }
 
-/// Whether a version of PostgreSQL is there. The distribution keeps its programs out of PATH.
+/// Whether a version of `PostgreSQL` is there. The distribution keeps its programs out of PATH.
 pub(crate) fn postgresql_is_there() -> bool {
     let versions = fs::read_dir("/usr/lib/postgresql");
     versions.is_ok_and(|versions| {

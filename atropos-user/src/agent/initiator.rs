@@ -82,14 +82,18 @@ pub fn describe(preset: &Preset, rung: usize, task: &Task) -> String {
         Some(Command::PgCancel) => PgCommand::Cancel.text(task),
         Some(Command::PgTerminate) => PgCommand::Terminate.text(task),
         Some(Command::Signal { signal, to_thread }) => {
+            let number = if *to_thread {
+                u64::from(task.thread)
+            } else {
+                task.id
+            };
+            if number == 0 {
+                // To a shell, 0 means itself and everything that it has started.
+                return "(it has no process)".to_owned();
+            }
             format!(
-                "kill -{} {}",
-                signal.as_str().trim_start_matches("SIG"),
-                if *to_thread {
-                    u64::from(task.thread)
-                } else {
-                    task.id
-                }
+                "kill -{} {number}",
+                signal.as_str().trim_start_matches("SIG")
             )
         }
         Some(Command::Exec { argv }) => argv.join(" "),

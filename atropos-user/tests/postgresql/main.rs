@@ -1,4 +1,4 @@
-//! A live, private PostgreSQL: what `why` sees in its memory, whom orders reach, and (with the kernel half, as root) what
+//! A live, private `PostgreSQL`: what `why` sees in its memory, whom orders reach, and (with the kernel half, as root) what
 //! `run` does.
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,8 +1,9 @@
 //! One authenticated connection, open before it is needed, and reopened outside the order path when it breaks.
 
 use std::fmt;
+use std::fs;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -40,13 +41,15 @@ impl PgEndpoint {
     pub const PORT: u16 = 5432;
 
     /// Directory and port of a Unix socket: from the socket itself (`/run/postgresql/.s.PGSQL.5432`), or from its
-    /// directory, which leaves the port as it is.
+    /// directory, which names the port if there is one socket in it; else it is `port`.
     pub fn of_socket(path: PathBuf, port: u16) -> (PathBuf, u16) {
-        let named = path
-            .file_name()
-            .and_then(|name| name.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok());
-        match (named, path.parent()) {
-            (Some(port), Some(directory)) => (directory.to_owned(), port),
+        if let (Some(port), Some(directory)) = (port_of(&path), path.parent()) {
+            return (directory.to_owned(), port);
+        }
+        let inside = fs::read_dir(&path).into_iter().flatten().flatten();
+        let ports: Vec<u16> = inside.filter_map(|entry| port_of(&entry.path())).collect();
+        match ports.as_slice() {
+            [only] => (path, *only),
             _ => (path, port),
         }
     }
@@ -68,6 +71,12 @@ impl PgEndpoint {
         }
         config
     }
+}
+
+/// Port in the name of a socket.
+fn port_of(socket: &Path) -> Option<u16> {
+    let name = socket.file_name()?.to_str()?;
+    name.strip_prefix(".s.PGSQL.")?.parse().ok()
 }
 
 impl fmt::Display for PgEndpoint {
@@ -278,9 +287,12 @@ mod tests {
             of("/run/postgresql/.s.PGSQL.6000"),
             (PathBuf::from("/run/postgresql"), 6000)
         );
-        assert_eq!(
-            of("/run/postgresql"),
-            (PathBuf::from("/run/postgresql"), 5432)
-        );
+        assert_eq!(of("/nowhere"), (PathBuf::from("/nowhere"), 5432));
+        let directory = tempfile::tempdir().unwrap();
+        for name in [".s.PGSQL.6001", ".s.PGSQL.6001.lock"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        let path = directory.path().to_owned();
+        assert_eq!(PgEndpoint::of_socket(path.clone(), 5432), (path, 6001));
     }
 }
