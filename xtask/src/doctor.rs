@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::process::{find, is_root};
-use crate::setup::server_is_there;
+use crate::setup::{postgresql_is_there, server_is_there};
 use crate::toolchain::{LINKER_VERSION, Toolchain, linker};
 
 /// Capability numbers of linux/capability.h.
@@ -203,6 +203,12 @@ fn building() -> Vec<Check> {
             "MariaDB server",
             server_is_there().then(|| "mariadbd, mariadb-install-db".to_owned()),
             "cargo xtask setup, or install mariadb-server",
+        ),
+        check(
+            Need::Test,
+            "PostgreSQL server",
+            postgresql_is_there().then(|| "/usr/lib/postgresql".to_owned()),
+            "cargo xtask setup, or install postgresql",
         ),
     ]
 }

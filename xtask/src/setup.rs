@@ -18,6 +18,8 @@ use crate::toolchain::{self, Compiler, LINKED, LINKER_VERSION, Source, Toolchain
 const BUILD_PACKAGES: [&str; 4] = ["g++", "zlib1g-dev", "libzstd-dev", "libxml2-dev"];
 /// The server that tests and demo use.
 const SERVER_PACKAGES: [&str; 2] = ["mariadb-server", "mariadb-client"];
+/// The other server that tests use.
+const POSTGRESQL_PACKAGES: [&str; 1] = ["postgresql"];
 /// The distribution's compiler with the source of `core`.
 const COMPILER_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
 /// Its clippy and rustfmt.
@@ -41,7 +43,7 @@ impl Setup {
 /// Sets the machine up, and says which compiler builds the kernel half.
 pub(crate) fn setup(wanted: Option<Source>) -> Result<Toolchain> {
     let apt = Apt::new();
-    install_server(&apt);
+    install_servers(&apt);
     without_server(wanted, &apt)
 }
 
@@ -70,15 +72,27 @@ fn without_server(wanted: Option<Source>, apt: &Apt) -> Result<Toolchain> {
 }
 
 /// A missing server stops nothing here: building needs none, and whoever needs one says so.
-fn install_server(apt: &Apt) {
-    if server_is_there() {
-        return;
+fn install_servers(apt: &Apt) {
+    if !server_is_there()
+        && let Err(error) = apt.install(&SERVER_PACKAGES)
+    {
+        eprintln!("setup: MariaDB cannot be had: {error:#}; its tests will not run, and the demo takes the sample server");
     }
-    if let Err(error) = apt.install(&SERVER_PACKAGES) {
-        eprintln!(
-            "setup: MariaDB cannot be had: {error:#}; its tests will not run, and the demo takes the sample server"
-        );
+    if !postgresql_is_there()
+        && let Err(error) = apt.install(&POSTGRESQL_PACKAGES)
+    {
+        eprintln!("setup: PostgreSQL cannot be had: {error:#}; its tests will not run");
     }
+}
+
+/// Whether a version of `PostgreSQL` is there. The distribution keeps its programs out of PATH.
+pub(crate) fn postgresql_is_there() -> bool {
+    let versions = fs::read_dir("/usr/lib/postgresql");
+    versions.is_ok_and(|versions| {
+        versions
+            .flatten()
+            .any(|version| version.path().join("bin/initdb").exists())
+    })
 }
 
 /// Whether a server and the script that makes its data directory are there.

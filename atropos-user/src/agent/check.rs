@@ -185,7 +185,7 @@ impl Report {
         let listed = match &resolved.sessions {
             Some(Ok(list)) => {
                 let tries = (0..LOOKS)
-                    .map(|_| list.read(&resolved.memory, clock::epoch_minus_monotonic_s()));
+                    .map(|_| list.read(&resolved.memory, clock::epoch_minus_monotonic_ns()));
                 let mut last = Err("the preset does not list sessions".to_owned());
                 for seen in tries {
                     last = seen.map_err(|error| error.to_string());

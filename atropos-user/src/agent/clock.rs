@@ -14,9 +14,9 @@ pub fn epoch_ns() -> u64 {
     read_ns(ClockId::CLOCK_REALTIME)
 }
 
-/// The wall clock less the monotonic clock, whole seconds.
-pub fn epoch_minus_monotonic_s() -> i64 {
-    (epoch_ns() / NS_IN_S).cast_signed() - (monotonic_ns() / NS_IN_S).cast_signed()
+/// The wall clock less the monotonic clock, nanoseconds.
+pub fn epoch_minus_monotonic_ns() -> i64 {
+    epoch_ns().cast_signed() - monotonic_ns().cast_signed()
 }
 
 fn read_ns(clock: ClockId) -> u64 {

@@ -53,7 +53,7 @@ impl Feed {
         for decoded in &harvest.events {
             // An event whose arguments could not be read is an event that was missed.
             lost += u64::from(decoded.record.flags & EventRecord::ARG_UNKNOWN != 0);
-            events.extend(event(decoded));
+            events.extend(event(decoded).map(|event| self.of_session(event)));
         }
         // Each CPU's records are in order, those of several CPUs are not.
         events.sort_by_key(|event| event.at_ns);
@@ -92,6 +92,13 @@ impl Feed {
             blind: view.blind.clone(),
         }));
         (inputs, view)
+    }
+
+    fn of_session(&self, event: Event) -> Event {
+        Event {
+            session: SessionKey(self.watcher.session_told(event.session.0)),
+            ..event
+        }
     }
 
     fn requests(&mut self, harvest: &Harvest, memory: &dyn Memory) -> RequestStats {

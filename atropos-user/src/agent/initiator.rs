@@ -10,7 +10,7 @@ use super::resolve::Resolved;
 use crate::cancel::signal::{Proof, start_ticks};
 use crate::cancel::{
     AnyInitiator, Credentials, Endpoint, Exec, ExecRung, Mysql, MysqlCommand, MysqlSettings,
-    ProcessSignal, SignalRung, SignalTarget,
+    PgCommand, PgEndpoint, Postgres, PostgresSettings, ProcessSignal, SignalRung, SignalTarget,
 };
 use crate::config::{Cancel, Command, Initiator, Preset};
 use crate::engine::input::Activity;
@@ -62,7 +62,14 @@ pub fn build(resolved: &Resolved, control: &ControlOptions) -> Result<AnyInitiat
         })))),
         Initiator::Signal => signal(cancel, resolved),
         Initiator::Exec => exec(cancel),
-        Initiator::Postgres => bail!("this version has no initiator `postgres`"),
+        Initiator::Postgres => Ok(AnyInitiator::Postgres(Box::new(Postgres::new(
+            PostgresSettings {
+                endpoint: pg_endpoint(process, control)?,
+                commands: pg_commands(cancel),
+                timeout: PostgresSettings::TIMEOUT,
+                clock: clock::monotonic_ns,
+            },
+        )))),
     }
 }
 
@@ -77,17 +84,21 @@ pub fn describe(preset: &Preset, rung: usize, task: &Task) -> String {
         Some(Command::KillQueryId) => MysqlCommand::KillQueryId.text(task),
         Some(Command::KillQuery) => MysqlCommand::KillQuery.text(task),
         Some(Command::KillConnection) => MysqlCommand::KillConnection.text(task),
-        Some(Command::PgCancel) => format!("SELECT pg_cancel_backend({})", task.id),
-        Some(Command::PgTerminate) => format!("SELECT pg_terminate_backend({})", task.id),
+        Some(Command::PgCancel) => PgCommand::Cancel.text(task),
+        Some(Command::PgTerminate) => PgCommand::Terminate.text(task),
         Some(Command::Signal { signal, to_thread }) => {
+            let number = if *to_thread {
+                u64::from(task.thread)
+            } else {
+                task.id
+            };
+            if number == 0 {
+                // To a shell, 0 means itself and everything that it has started.
+                return "(it has no process)".to_owned();
+            }
             format!(
-                "kill -{} {}",
-                signal.as_str().trim_start_matches("SIG"),
-                if *to_thread {
-                    u64::from(task.thread)
-                } else {
-                    task.id
-                }
+                "kill -{} {number}",
+                signal.as_str().trim_start_matches("SIG")
             )
         }
         Some(Command::Exec { argv }) => argv.join(" "),
@@ -147,6 +158,55 @@ fn endpoint(process: &Process, control: &ControlOptions) -> Result<Endpoint> {
     };
     endpoint.extra_port = control.extra_port;
     Ok(endpoint)
+}
+
+fn pg_commands(cancel: &Cancel) -> Vec<PgCommand> {
+    cancel
+        .rungs
+        .iter()
+        .filter_map(|rung| match rung.command {
+            Command::PgCancel => Some(PgCommand::Cancel),
+            Command::PgTerminate => Some(PgCommand::Terminate),
+            _ => None,
+        })
+        .collect()
+}
+
+/// What was said on the command line, else a socket or port that the server itself listens on.
+fn pg_endpoint(process: &Process, control: &ControlOptions) -> Result<PgEndpoint> {
+    let credentials = Credentials::load(
+        control.user.clone(),
+        control.password_file.as_deref(),
+        control.password.clone(),
+    )?;
+    let port = control.port.unwrap_or(PgEndpoint::PORT);
+    let host = control
+        .host
+        .clone()
+        .unwrap_or_else(|| "127.0.0.1".to_owned());
+    let mut socket = control.socket.clone();
+    if socket.is_none() && control.host.is_none() && control.port.is_none() {
+        let listening = process
+            .listening()
+            .context("cannot tell where the server listens; give --socket or --port")?;
+        let found = listening.unix.first().ok_or_else(|| {
+            anyhow!(
+                "process {} listens on no socket that can be reached; give --socket or --host and --port",
+                process.pid()
+            )
+        })?;
+        socket = Some(found.path_for_us.clone());
+    }
+    let (socket_directory, port) = match socket.map(|path| PgEndpoint::of_socket(path, port)) {
+        Some((directory, port)) => (Some(directory), port),
+        None => (None, port),
+    };
+    Ok(PgEndpoint {
+        socket_directory,
+        host,
+        port,
+        credentials,
+    })
 }
 
 fn signal(cancel: &Cancel, resolved: &Resolved) -> Result<AnyInitiator> {

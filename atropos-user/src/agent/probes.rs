@@ -63,6 +63,7 @@ pub struct Probes {
     harvested_ns: u64,
     latency_before: Latencies,
     lost_before: u64,
+    forks: bool,
 }
 
 impl Probes {
@@ -73,13 +74,7 @@ impl Probes {
     pub fn attach(resolved: &Resolved, now_ns: u64) -> Result<Self> {
         let planned = plan(resolved)?;
         let (mut kernel, ring, counters) = Kernel::load()?;
-        kernel.watch(
-            resolved.process.pid(),
-            Scope {
-                flags: 0,
-                reserved: 0,
-            },
-        )?;
+        watch(&mut kernel, resolved)?;
         let calm = attach_all(
             &mut kernel,
             planned
@@ -104,6 +99,7 @@ impl Probes {
             harvested_ns: now_ns,
             latency_before: [0; BUCKETS],
             lost_before: 0,
+            forks: resolved.preset.matching.forks,
         })
     }
 
@@ -137,6 +133,9 @@ impl Probes {
         {
             self.kernel
                 .close_exited(exit.record.pid, Some(exit.record.tid));
+            if self.forks && exit.record.pid == exit.record.tid {
+                self.kernel.forget(exit.record.pid);
+            }
         }
         let lost = self.counters.lost()?.iter().sum::<u64>() + self.ring.unreadable_count();
         harvest.lost = lost - self.lost_before;
@@ -233,6 +232,26 @@ impl Probes {
             std::thread::spawn(move || drop(attached.links));
         }
     }
+}
+
+/// Brings the process into scope and, where sessions are processes, those that it has forked and will fork.
+fn watch(kernel: &mut Kernel, resolved: &Resolved) -> Result<()> {
+    let forks = resolved.preset.matching.forks;
+    let scope = Scope {
+        flags: if forks { Scope::FOLLOW_FORKS } else { 0 },
+        reserved: 0,
+    };
+    if forks {
+        kernel.follow_forks()?;
+    }
+    kernel.watch(resolved.process.pid(), scope)?;
+    if forks {
+        // After the parent: whoever is forked in between comes into scope by itself.
+        for child in resolved.process.children() {
+            kernel.watch(child, scope)?;
+        }
+    }
+    Ok(())
 }
 
 /// Every probe that has a place, with a cookie of its own. One of the calm set without a place is an error: the preset

@@ -176,7 +176,7 @@ impl Resolved {
             list,
             walks,
             self.preset.clone(),
-            clock::epoch_minus_monotonic_s(),
+            clock::epoch_minus_monotonic_ns(),
         ))
     }
 }

@@ -40,11 +40,13 @@ pub struct Watcher {
     preset: Preset,
     /// What is known of a session beyond one look.
     known: BTreeMap<u64, Known>,
+    /// Sessions of the last look: key by number.
+    keys: BTreeMap<u64, u64>,
     /// Begin of the wait in progress by session, from the ring.
     begun: BTreeMap<u64, u64>,
     fields: Fields,
     first_look: bool,
-    epoch_minus_monotonic_s: i64,
+    epoch_minus_monotonic_ns: i64,
 }
 
 struct Watched {
@@ -73,7 +75,7 @@ impl Watcher {
         list: SessionList,
         walks: Vec<LockWalk>,
         preset: Preset,
-        epoch_minus_monotonic_s: i64,
+        epoch_minus_monotonic_ns: i64,
     ) -> Self {
         let walks = walks
             .into_iter()
@@ -90,11 +92,27 @@ impl Watcher {
             list_trust: Trust::default(),
             preset,
             known: BTreeMap::new(),
+            keys: BTreeMap::new(),
             begun: BTreeMap::new(),
             fields: Fields::default(),
             first_look: true,
-            epoch_minus_monotonic_s,
+            epoch_minus_monotonic_ns,
         }
+    }
+
+    /// The session that a probe told of: by its key or, where the preset says so, by its number. One that no look has seen
+    /// keeps what the probe told.
+    pub fn session_told(&self, told: u64) -> u64 {
+        let by_id = self
+            .preset
+            .sessions
+            .as_ref()
+            .is_some_and(|sessions| sessions.probes_tell_id);
+        self.keys
+            .get(&told)
+            .copied()
+            .filter(|_| by_id)
+            .unwrap_or(told)
     }
 
     /// The ring told that a session began to wait.
@@ -155,6 +173,7 @@ impl Watcher {
         };
         self.list_trust.passed();
         view.session_count = sessions.len();
+        self.keys = sessions.iter().map(|s| (s.id, s.key)).collect();
         let by_key: BTreeMap<u64, &SessionView> = sessions.iter().map(|s| (s.key, s)).collect();
         self.known.retain(|key, known| {
             by_key
@@ -209,7 +228,7 @@ impl Watcher {
         let mut attempt = 1;
         loop {
             let near = self.fields.fetch(memory);
-            let sessions = self.list.read(&near, self.epoch_minus_monotonic_s);
+            let sessions = self.list.read(&near, self.epoch_minus_monotonic_ns);
             let seen = sessions.map(|sessions| {
                 let graphs: Vec<_> = self
                     .walks
@@ -274,7 +293,7 @@ impl Watcher {
             .iter()
             .map(|((waiter, _), at)| (*waiter, *at))
             .collect();
-        let blocker = |edge: &crate::walk::Edge| {
+        let blocker = |edge: &crate::walk::Edge, wait_ns: u64| {
             // What a statement holds it took at its start or later; what an idle session holds, at the start of its last
             // statement or before. A place in the queue is as old as the wait.
             let start = started_ns(edge.session);
@@ -282,8 +301,9 @@ impl Watcher {
                 BlockKind::Queued => queued_since.get(&edge.session).copied().unwrap_or(start),
                 BlockKind::Granted => start,
             };
+            // Whose start is unknown (a prepared transaction) has been in the way for as long as the wait lasts.
             let since_ns = if since_ns == 0 {
-                now_ns
+                wait_ns
             } else {
                 since_ns.min(now_ns)
             };
@@ -302,7 +322,11 @@ impl Watcher {
                 instance: InstanceKey(wait.instance),
                 mode: wait.mode,
                 since_ns: since[&(wait.waiter, wait.ticket)],
-                blockers: wait.blockers.iter().map(blocker).collect(),
+                blockers: wait
+                    .blockers
+                    .iter()
+                    .map(|edge| blocker(edge, since[&(wait.waiter, wait.ticket)]))
+                    .collect(),
             })
             .collect();
         let instances = graph
@@ -332,12 +356,17 @@ impl Watcher {
         own: &[u64],
         memory: &dyn Memory,
     ) -> SessionState {
-        let known = self.known.entry(session.key).or_insert_with(|| Known {
-            id: session.id,
-            principal: self.list.principal(session.key, memory),
-            ..Known::default()
+        let (list, preset) = (&self.list, &self.preset);
+        let known = self.known.entry(session.key).or_insert_with(|| {
+            let principal = list.principal(session.key, memory);
+            Known {
+                id: session.id,
+                class: preset.classify(&principal, ""),
+                principal,
+                ..Known::default()
+            }
         });
-        if involved && session.busy && known.request != Some(session.request) {
+        if involved && known.request != Some(session.request) {
             let text = digest(&self.list.statement(session.key, memory));
             // A session that has just gone idle has no text: what it ran last still says what it is.
             if !text.is_empty() {

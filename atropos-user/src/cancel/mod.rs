@@ -1,6 +1,6 @@
 //! The acting half: carries an engine's order to the application's own cancel entry, and tells what came of it.
 //!
-//! An [`Initiator`] knows one way in (`mysql`, `signal`, `exec`); the [`Ladder`] owns one initiator, obeys the mode and
+//! An [`Initiator`] knows one way in (`mysql`, `postgres`, `signal`, `exec`); the [`Ladder`] owns one initiator, obeys the mode and
 //! times every order. An order reaches the task that it names or nobody: each initiator proves the identity of the task
 //! right before it acts, and answers `missed` when the task is gone, `refused` when it cannot be proved.
 
@@ -14,6 +14,7 @@ pub mod credentials;
 pub mod exec;
 pub mod ladder;
 pub mod mysql;
+pub mod postgres;
 pub mod signal;
 
 pub use any::AnyInitiator;
@@ -21,6 +22,7 @@ pub use credentials::{Credentials, Secret};
 pub use exec::{Exec, ExecRung};
 pub use ladder::{Ladder, SentOrder};
 pub use mysql::{Endpoint, Mysql, MysqlCommand, MysqlSettings};
+pub use postgres::{PgCommand, PgEndpoint, Postgres, PostgresSettings};
 pub use signal::{ProcessSignal, SignalRung, SignalTarget};
 
 /// `CLOCK_MONOTONIC` in nanoseconds. Passed in, so that one place in the agent reads the clock.

@@ -80,6 +80,8 @@ impl Preset {
                 &sessions.busy,
             ]);
             all.extend(&sessions.checks);
+            all.extend(sessions.lets.iter().map(|(_, formula)| formula));
+            all.extend(&sessions.present);
             let optional = [
                 &sessions.thread,
                 &sessions.request,
@@ -129,7 +131,8 @@ fn of_walk(walk: &Walk) -> Vec<&Formula> {
                 .namespace
                 .iter()
                 .chain(&label.checks)
-                .chain(of_text(&label.text)),
+                .chain(&label.numbers)
+                .chain(label.text.iter().flat_map(of_text)),
         );
     }
     all
@@ -144,11 +147,20 @@ fn of_list(list: &List) -> Vec<&Formula> {
         &list.object,
         &list.owner,
     ];
-    all.extend(list.mode.iter().chain(&list.checks).chain(&list.modes));
+    all.extend(
+        list.mode
+            .iter()
+            .chain(&list.mask)
+            .chain(&list.checks)
+            .chain(&list.modes),
+    );
     all
 }
 
 /// The expressions of a text.
 fn of_text(text: &TextAt) -> Vec<&Formula> {
-    std::iter::once(&text.at).chain(&text.length).collect()
+    std::iter::once(&text.at)
+        .chain(&text.length)
+        .chain(&text.index)
+        .collect()
 }

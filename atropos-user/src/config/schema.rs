@@ -81,6 +81,7 @@ pub(crate) const MATCH: Section = Section {
     keys: &[
         must("programs", "array of strings"),
         may("symbols", "array of strings"),
+        may("forks", "boolean"),
     ],
 };
 
@@ -104,6 +105,10 @@ pub(crate) const SESSIONS: Section = Section {
         must("limit", "integer"),
         must("id", "expression"),
         must("busy", "expression"),
+        may("present", "expression"),
+        may("let", "array of tables"),
+        may("clock", "string"),
+        may("at_probes", "string"),
         may("checks", "array of expressions"),
         may("thread", "expression"),
         may("request", "expression"),
@@ -125,6 +130,8 @@ pub(crate) const TEXT: Section = Section {
         must("at", "expression"),
         may("length", "expression"),
         may("parts", "integer"),
+        may("index", "expression"),
+        may("names", "array of strings"),
     ],
 };
 
@@ -217,6 +224,8 @@ pub(crate) const LIST: Section = Section {
         must("limit", "integer"),
         must("owner", "expression"),
         may("mode", "expression"),
+        may("mask", "expression"),
+        may("ordered", "boolean"),
         may("checks", "array of expressions"),
         may("modes", "expression"),
     ],
@@ -235,7 +244,8 @@ pub(crate) const CONFLICT: Section = Section {
 pub(crate) const LABEL: Section = Section {
     name: "walk.label",
     keys: &[
-        must("text", "text"),
+        may("text", "text"),
+        may("numbers", "array of expressions"),
         may("namespace", "expression"),
         may("namespaces", "array of strings"),
         may("checks", "array of expressions"),

@@ -39,6 +39,16 @@ pub struct Process {
 }
 
 impl Process {
+    /// Processes that it has forked and that still run; empty if the kernel does not say.
+    pub fn children(&self) -> Vec<u32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid);
+        std::fs::read_to_string(path)
+            .unwrap_or_default()
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect()
+    }
+
     /// Looks at a running process. Needs to be its user or root.
     pub fn open(pid: u32) -> Result<Self, TargetError> {
         let stat = stat(pid).map_err(|error| match error {

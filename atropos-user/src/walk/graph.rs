@@ -79,7 +79,8 @@ struct Exclusion {
 struct Naming {
     namespace: Option<Bound>,
     namespaces: Vec<String>,
-    text: Text,
+    text: Option<Text>,
+    numbers: Vec<Bound>,
     checks: Vec<Check>,
 }
 
@@ -128,12 +129,20 @@ impl LockWalk {
                 namespace,
                 namespaces,
                 text,
+                numbers,
                 checks,
             } = label;
             Ok(Naming {
                 namespace: bind_some(namespace.as_ref(), &whole)?,
                 namespaces: namespaces.clone(),
-                text: Text::bind(text, &whole)?,
+                text: text
+                    .as_ref()
+                    .map(|text| Text::bind(text, &whole))
+                    .transpose()?,
+                numbers: numbers
+                    .iter()
+                    .map(|number| bind(number, &whole))
+                    .collect::<Result<_, _>>()?,
                 checks: bind_checks(checks, &whole)?,
             })
         };
@@ -307,6 +316,7 @@ impl LockWalk {
                 "whoever waits is in the queue, with the mode it wants",
             ));
         }
+        let ahead = self.ahead(waiter, queued);
         let (table, granted_mask, queued_mask) = self.masks(waiter, memory)?;
         let blocks = |entry: &&Ticket, mask: u64| {
             entry.owner != waiter.session && mask >> entry.mode & 1 == 1
@@ -323,7 +333,7 @@ impl LockWalk {
             .filter(|entry| blocks(entry, granted_mask))
             .map(edge(BlockKind::Granted))
             .chain(
-                queued
+                ahead
                     .iter()
                     .filter(|entry| blocks(entry, queued_mask))
                     .map(edge(BlockKind::Queued)),
@@ -355,6 +365,15 @@ impl LockWalk {
             blockers,
         });
         Ok(())
+    }
+
+    /// Those of the queue that a waiter may have to let go first: in an ordered queue, whoever stands before it.
+    fn ahead<'a>(&self, waiter: &Waiter, queued: &'a [Ticket]) -> &'a [Ticket] {
+        let ordered = self.queued.as_ref().is_some_and(TicketList::is_ordered);
+        let place = queued
+            .iter()
+            .position(|entry| ordered && entry.ticket == waiter.ticket);
+        &queued[..place.unwrap_or(queued.len())]
     }
 
     /// Index of the conflict table that holds for the waiter's instance, and the masks of granted and of queued modes
@@ -393,7 +412,21 @@ impl LockWalk {
         for check in &label.checks {
             check.hold(&waiter.variables, memory, "instance", waiter.instance)?;
         }
-        let text = label.text.read(&waiter.variables, memory)?;
+        let mut parts = Vec::new();
+        if let Some(text) = &label.text {
+            parts.push(text.read(&waiter.variables, memory)?);
+        }
+        let mut numbers = Vec::new();
+        for number in &label.numbers {
+            numbers.push(number.eval(&waiter.variables, memory)?);
+        }
+        // Kinds of instance differ in how many numbers they have; those that they do not have are 0.
+        let used = numbers
+            .iter()
+            .rposition(|number| *number != 0)
+            .map_or(numbers.len().min(1), |last| last + 1);
+        parts.extend(numbers[..used].iter().map(u64::to_string));
+        let text = parts.join(".");
         let Some(namespace) = &label.namespace else {
             return Ok(text);
         };

@@ -5,6 +5,9 @@ use crate::config::expr::{Bindings, Bound};
 use crate::config::{List, Walk};
 use crate::memory::Memory;
 
+/// Most modes of a resource.
+const MODES: u32 = 32;
+
 /// One ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -24,6 +27,8 @@ pub(super) struct TicketList {
     end: Bound,
     object: Bound,
     mode: Option<Bound>,
+    mask: Option<Bound>,
+    ordered: bool,
     owner: Bound,
     checks: Vec<Check>,
     modes: Option<Check>,
@@ -40,6 +45,8 @@ impl TicketList {
             object,
             limit,
             mode,
+            mask,
+            ordered,
             owner,
             checks,
             modes,
@@ -52,6 +59,8 @@ impl TicketList {
             end: bind(end, &outer)?,
             object: bind(object, &inner)?,
             mode: bind_some(mode.as_ref(), &inner)?,
+            mask: bind_some(mask.as_ref(), &inner)?,
+            ordered: *ordered,
             owner: bind(owner, &inner)?,
             checks: bind_checks(checks, &inner)?,
             modes: modes
@@ -60,6 +69,43 @@ impl TicketList {
                 .transpose()?,
             limit: *limit,
         })
+    }
+
+    /// Whether those behind a waiter are not in its way.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// The modes of an entry, bit i for mode i.
+    fn modes_of(
+        &self,
+        variables: &[u64],
+        ticket: u64,
+        memory: &dyn Memory,
+    ) -> Result<u64, WalkError> {
+        let wrong = |check: String| WalkError::Check {
+            check,
+            what: "ticket",
+            address: ticket,
+        };
+        if let Some(mask) = &self.mask {
+            let mask = mask.eval(variables, memory)?;
+            return if mask >> MODES == 0 {
+                Ok(mask)
+            } else {
+                Err(wrong(format!(
+                    "the mask {mask:#x} has at most {MODES} modes"
+                )))
+            };
+        }
+        let mode = self
+            .mode
+            .as_ref()
+            .map_or(Ok(0), |mode| mode.eval(variables, memory))?;
+        if mode >= u64::from(MODES) {
+            return Err(wrong(format!("mode {mode} < {MODES}")));
+        }
+        Ok(1 << mode)
     }
 
     /// Reads the list. `outer` are the walk's variables.
@@ -74,9 +120,9 @@ impl TicketList {
         variables.extend([0, 0]);
         let (node_slot, item_slot) = (outer.len(), outer.len() + 1);
         let mut entries = Vec::new();
-        let mut mask = 0_u64;
+        let (mut mask, mut read_count) = (0_u64, 0);
         while node != end {
-            if entries.len() >= self.limit as usize {
+            if read_count >= self.limit {
                 return Err(WalkError::TooLong {
                     head: end,
                     limit: self.limit,
@@ -88,23 +134,18 @@ impl TicketList {
             for check in &self.checks {
                 check.hold(&variables, memory, "ticket", ticket)?;
             }
-            let mode = self
-                .mode
-                .as_ref()
-                .map_or(Ok(0), |mode| mode.eval(&variables, memory))?;
-            if mode >= 32 {
-                return Err(WalkError::Check {
-                    check: format!("mode {mode} < 32"),
-                    what: "ticket",
-                    address: ticket,
-                });
+            let modes = self.modes_of(&variables, ticket, memory)?;
+            mask |= modes;
+            if modes != 0 {
+                let owner = self.owner.eval(&variables, memory)?;
+                let of = (0..MODES).filter(|mode| modes >> mode & 1 == 1);
+                entries.extend(of.map(|mode| Ticket {
+                    ticket,
+                    owner,
+                    mode,
+                }));
             }
-            mask |= 1 << mode;
-            entries.push(Ticket {
-                ticket,
-                owner: self.owner.eval(&variables, memory)?,
-                mode: mode as u32,
-            });
+            read_count += 1;
             node = self.next.eval(&variables, memory)?;
         }
         if let Some(modes) = &self.modes {

@@ -119,6 +119,8 @@ struct Text {
     at: Bound,
     length: Option<Bound>,
     parts: u32,
+    index: Option<Bound>,
+    names: Vec<String>,
 }
 
 /// Longest text that is read, bytes.
@@ -126,16 +128,30 @@ const TEXT_LIMIT: usize = 1024;
 
 impl Text {
     fn bind(text: &TextAt, names: &Bindings) -> Result<Self, Unbound> {
-        let TextAt { at, length, parts } = text;
+        let TextAt {
+            at,
+            length,
+            parts,
+            index,
+            names: by_index,
+        } = text;
         Ok(Self {
             at: bind(at, names)?,
             length: bind_some(length.as_ref(), names)?,
             parts: *parts,
+            index: bind_some(index.as_ref(), names)?,
+            names: by_index.clone(),
         })
     }
 
     /// Reads the text; its parts are joined by dots, and what is not UTF-8 is replaced. A null pointer reads as nothing.
     fn read(&self, variables: &[u64], memory: &dyn Memory) -> Result<String, Fault> {
+        if let Some(index) = &self.index {
+            let index = usize::try_from(index.eval(variables, memory)?).unwrap_or(usize::MAX);
+            if let Some(name) = self.names.get(index) {
+                return Ok(name.clone());
+            }
+        }
         let address = self.at.eval(variables, memory)?;
         if address == 0 {
             return Ok(String::new());

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
-use crate::config::Sessions;
 use crate::config::expr::{Bindings, Bound};
-use crate::memory::Memory;
+use crate::config::{SessionClock, Sessions};
+use crate::memory::{Fault, Memory};
 
 /// Microseconds to nanoseconds.
 const NS_IN_US: u64 = 1000;
+/// Seconds to nanoseconds.
+const NS_IN_S: u64 = 1_000_000_000;
+/// From 1970 to 2000, seconds.
+const EPOCH_2000_S: u64 = 946_684_800;
 /// How far the two clocks of one start may differ, seconds: the wall clock is stepped now and then.
 const CLOCK_SLACK_S: i64 = 5;
 
@@ -48,6 +52,9 @@ pub struct SessionList {
     next: Bound,
     end: Bound,
     limit: u32,
+    present: Option<Bound>,
+    lets: Vec<Bound>,
+    clock: SessionClock,
     checks: Vec<Check>,
     id: Bound,
     thread: Option<Bound>,
@@ -70,13 +77,26 @@ impl SessionList {
     /// When an expression names a symbol or layout number that the process does not have.
     pub fn bind(sessions: &Sessions, names: &Bindings) -> Result<Self, Unbound> {
         let nothing = names.with_variables(Vec::<String>::new());
-        let names = names.with_variables([sessions.name.as_str()]);
+        let of_key = names.with_variables([sessions.name.as_str()]);
+        let scope = sessions.scope();
+        let mut lets = Vec::new();
+        for (index, (_, formula)) in sessions.lets.iter().enumerate() {
+            // A let sees the session and the lets before it.
+            lets.push(bind(
+                formula,
+                &names.with_variables(scope[..=index].iter().copied()),
+            )?);
+        }
+        let names = names.with_variables(scope.iter().copied());
         let optional = |formula: &Option<_>| bind_some(formula.as_ref(), &names);
         Ok(Self {
             first: bind(&sessions.first, &nothing)?,
-            next: bind(&sessions.next, &names)?,
+            next: bind(&sessions.next, &of_key)?,
             end: bind(&sessions.end, &nothing)?,
             limit: sessions.limit,
+            present: bind_some(sessions.present.as_ref(), &of_key)?,
+            lets,
+            clock: sessions.clock,
             checks: bind_checks(&sessions.checks, &names)?,
             id: bind(&sessions.id, &names)?,
             thread: optional(&sessions.thread)?,
@@ -101,7 +121,7 @@ impl SessionList {
         })
     }
 
-    /// Every session, in the order of the list. `epoch_minus_monotonic_s` is this machine's wall clock less its
+    /// Every session, in the order of the list. `epoch_minus_monotonic_ns` is this machine's wall clock less its
     /// monotonic clock, for the check that the two starts agree.
     ///
     /// # Errors
@@ -109,20 +129,26 @@ impl SessionList {
     pub fn read(
         &self,
         memory: &dyn Memory,
-        epoch_minus_monotonic_s: i64,
+        epoch_minus_monotonic_ns: i64,
     ) -> Result<Vec<SessionView>, WalkError> {
         let end = self.end.eval(&[], memory)?;
         let mut key = self.first.eval(&[], memory)?;
         let mut views = Vec::new();
         let mut ids = BTreeMap::new();
+        let mut read_count = 0;
         while key != end {
-            if views.len() >= self.limit as usize {
+            if read_count >= self.limit {
                 return Err(WalkError::TooLong {
                     head: end,
                     limit: self.limit,
                 });
             }
-            let view = self.view(key, memory, epoch_minus_monotonic_s)?;
+            read_count += 1;
+            if !self.is_present(key, memory)? {
+                key = self.next.eval(&[key], memory)?;
+                continue;
+            }
+            let view = self.view(key, memory, epoch_minus_monotonic_ns)?;
             // Background threads have no number of their own; two sessions with one number are a wrong layout.
             if view.id != 0 && ids.insert(view.id, key).is_some() {
                 return Err(WalkError::Check {
@@ -145,9 +171,9 @@ impl SessionList {
         &self,
         key: u64,
         memory: &dyn Memory,
-        epoch_minus_monotonic_s: i64,
+        epoch_minus_monotonic_ns: i64,
     ) -> Result<SessionView, WalkError> {
-        let of = [key];
+        let of = self.variables(key, memory)?;
         for check in &self.checks {
             check.hold(&of, memory, "session", key)?;
         }
@@ -156,14 +182,15 @@ impl SessionList {
                 .as_ref()
                 .map_or(Ok(0), |bound| bound.eval(&of, memory))
         };
-        let started_us = number(&self.started_us)?;
-        if let (Some(epoch_s), 1..) = (&self.started_epoch_s, started_us) {
+        let moment = |us: u64| self.monotonic_ns(us, epoch_minus_monotonic_ns);
+        let started_ns = moment(number(&self.started_us)?);
+        if let (Some(epoch_s), 1..) = (&self.started_epoch_s, started_ns) {
             let (epoch_s, started_s) = (
                 epoch_s.eval(&of, memory)?.cast_signed(),
-                (started_us / 1_000_000).cast_signed(),
+                (started_ns / NS_IN_S).cast_signed(),
             );
             if started_s
-                .saturating_add(epoch_minus_monotonic_s)
+                .saturating_add(epoch_minus_monotonic_ns / NS_IN_S.cast_signed())
                 .abs_diff(epoch_s)
                 > CLOCK_SLACK_S.unsigned_abs()
             {
@@ -185,17 +212,50 @@ impl SessionList {
             busy: self.busy.eval(&of, memory)? != 0,
             in_transaction: number(&self.in_transaction)? != 0,
             explicit_locks: number(&self.explicit_locks)? != 0,
-            started_ns: started_us.saturating_mul(NS_IN_US),
-            ended_ns: number(&self.ended_us)?.saturating_mul(NS_IN_US),
+            started_ns,
+            ended_ns: moment(number(&self.ended_us)?),
             killed: number(&self.killed)? != 0,
         })
+    }
+
+    /// Whether an entry of the list is a session.
+    fn is_present(&self, key: u64, memory: &dyn Memory) -> Result<bool, WalkError> {
+        let present = self
+            .present
+            .as_ref()
+            .map_or(Ok(1), |present| present.eval(&[key], memory))?;
+        Ok(present != 0)
+    }
+
+    /// The session and its lets.
+    fn variables(&self, key: u64, memory: &dyn Memory) -> Result<Vec<u64>, Fault> {
+        let mut variables = vec![key];
+        for bound in &self.lets {
+            variables.push(bound.eval(&variables, memory)?);
+        }
+        Ok(variables)
+    }
+
+    /// A time of the session's clock as `CLOCK_MONOTONIC` nanoseconds; 0, which is unknown, stays 0.
+    fn monotonic_ns(&self, us: u64, epoch_minus_monotonic_ns: i64) -> u64 {
+        let ns = us.saturating_mul(NS_IN_US);
+        let since_1970_ns = match self.clock {
+            SessionClock::Monotonic => return ns,
+            _ if us == 0 => return 0,
+            SessionClock::Since1970 => ns,
+            SessionClock::Since2000 => ns.saturating_add(EPOCH_2000_S * NS_IN_S),
+        };
+        // At least 1: a session that is older than the machine's last start is known all the same.
+        since_1970_ns
+            .saturating_add_signed(epoch_minus_monotonic_ns.saturating_neg())
+            .max(1)
     }
 
     /// The session's statement; empty if there is none or it is just being replaced.
     pub fn statement(&self, key: u64, memory: &dyn Memory) -> String {
         self.text
             .as_ref()
-            .and_then(|text| text.read(&[key], memory).ok())
+            .and_then(|text| text.read(&self.variables(key, memory).ok()?, memory).ok())
             .unwrap_or_default()
     }
 
@@ -203,7 +263,7 @@ impl SessionList {
     pub fn principal(&self, key: u64, memory: &dyn Memory) -> String {
         self.principal
             .as_ref()
-            .and_then(|text| text.read(&[key], memory).ok())
+            .and_then(|text| text.read(&self.variables(key, memory).ok()?, memory).ok())
             .unwrap_or_default()
     }
 }

@@ -9,6 +9,7 @@
 
 pub mod mariadb;
 pub mod orders;
+pub mod postgresql;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -142,6 +142,13 @@ mistakes! {
     an_item_that_is_not_read_yet: "object = \"node - 8\"" => "object = \"holder - 8\"";
     conflicts_without_a_mode: "mode = \"u32(holder)\"\n" => "";
     names_without_an_index: "text = { at = \"lock + 8\" }" => "text = { at = \"lock + 8\" }\nnamespaces = [\"table\"]";
+    a_mode_and_a_mask: "mode = \"u32(holder)\"\n" => "mode = \"u32(holder)\"\nmask = \"u32(holder)\"\n";
+    a_label_of_nothing: "text = { at = \"lock + 8\" }" => "checks = [\"lock\"]";
+    text_names_without_an_index: "{ at = \"lock + 8\" }" => "{ at = \"lock + 8\", names = [\"a\"] }";
+    an_unknown_clock: "limit = 1000" => "limit = 1000\nclock = \"since_1900\"";
+    a_session_named_by_nothing: "limit = 1000" => "limit = 1000\nat_probes = \"pid\"";
+    a_place_that_knows_too_much: "limit = 1000" => "limit = 1000\nlet = [{ a = \"*conn\" }]\npresent = \"a\"";
+    a_session_let_that_looks_ahead: "limit = 1000" => "limit = 1000\nlet = [{ a = \"b\" }, { b = \"*conn\" }]";
     parts_without_a_length: "{ at = \"lock + 8\" }" => "{ at = \"lock + 8\", parts = 2 }";
 
     // Classes and rungs.

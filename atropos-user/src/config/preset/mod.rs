@@ -57,6 +57,8 @@ pub struct Match {
     pub programs: Vec<String>,
     /// Symbols, as exported, that its binary must have.
     pub symbols: Vec<Located<String>>,
+    /// Each session is a process of its own, forked from the one that is watched.
+    pub forks: bool,
 }
 
 /// A number that depends on the build.
@@ -102,6 +104,14 @@ pub struct Sessions {
     pub end: Formula,
     /// Longest list that is believed.
     pub limit: u32,
+    /// Whether an entry is a session at all (no lets); all are without it.
+    pub present: Option<Formula>,
+    /// Variables worked out in turn, each from those before it.
+    pub lets: Vec<(String, Formula)>,
+    /// What `started_us` and `ended_us` count from.
+    pub clock: SessionClock,
+    /// Probes name a session by its number, not by its key.
+    pub probes_tell_id: bool,
     /// Each must be true of every session, or the layout is wrong.
     pub checks: Vec<Formula>,
     /// Number by which people and the cancel command know the session.
@@ -116,9 +126,9 @@ pub struct Sessions {
     pub in_transaction: Option<Formula>,
     /// Whether it holds locks that a person asked for by name.
     pub explicit_locks: Option<Formula>,
-    /// Start of the current or last request, `CLOCK_MONOTONIC` microseconds.
+    /// Start of the current or last request, microseconds of [`Self::clock`].
     pub started_us: Option<Formula>,
-    /// End of the last request, `CLOCK_MONOTONIC` microseconds.
+    /// End of the last request, microseconds of [`Self::clock`].
     pub ended_us: Option<Formula>,
     /// The start again, in seconds since 1970, to check the layout with.
     pub started_epoch_s: Option<Formula>,
@@ -132,6 +142,27 @@ pub struct Sessions {
     pub principal: Option<TextAt>,
 }
 
+impl Sessions {
+    /// Variables of a session's expressions, by slot: the session, then the lets.
+    pub fn scope(&self) -> Vec<&str> {
+        std::iter::once(self.name.as_str())
+            .chain(self.lets.iter().map(|(name, _)| name.as_str()))
+            .collect()
+    }
+}
+
+/// What a session's times count from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionClock {
+    /// `CLOCK_MONOTONIC`.
+    #[default]
+    Monotonic,
+    /// The wall clock, since 1970.
+    Since1970,
+    /// The wall clock, since 2000.
+    Since2000,
+}
+
 /// A text in the target's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextAt {
@@ -141,6 +172,10 @@ pub struct TextAt {
     pub length: Option<Formula>,
     /// How many texts lie there, parted by zero bytes. 1 or more.
     pub parts: u32,
+    /// Index into the names; one beyond them means the text at `at`.
+    pub index: Option<Formula>,
+    /// Names by index.
+    pub names: Vec<String>,
 }
 
 /// A class of resource.

@@ -75,6 +75,10 @@ pub struct List {
     pub limit: u32,
     /// Mode held or wanted by the entry.
     pub mode: Option<Formula>,
+    /// In its place: all modes held by the entry, bit i for mode i; an entry without any is passed over.
+    pub mask: Option<Formula>,
+    /// Whoever stands behind the waiter is not in its way.
+    pub ordered: bool,
     /// Session key of the entry's owner.
     pub owner: Formula,
     /// Each must be true of every entry, or the layout is wrong.
@@ -104,7 +108,9 @@ pub struct Label {
     /// Names of namespaces by index.
     pub namespaces: Vec<String>,
     /// The name itself.
-    pub text: TextAt,
+    pub text: Option<TextAt>,
+    /// Numbers that the name is made of, joined by dots, behind the text.
+    pub numbers: Vec<Formula>,
     /// Each must be true, or the name is not shown.
     pub checks: Vec<Formula>,
 }

@@ -116,6 +116,7 @@ fn matching(fields: &Fields<'_>) -> Match {
     Match {
         programs: programs.into_iter().map(|program| program.value).collect(),
         symbols: fields.texts("symbols"),
+        forks: fields.flag("forks", false),
     }
 }
 

@@ -75,7 +75,7 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
 }
 
 /// The entries of `let`. A name that cannot be used is kept: what uses it is not wrong for that.
-fn let_entries<'a>(fields: &Fields<'a>) -> Vec<(Located<String>, &'a Node)> {
+pub(super) fn let_entries<'a>(fields: &Fields<'a>) -> Vec<(Located<String>, &'a Node)> {
     let mut entries = Vec::new();
     for node in fields.items("let") {
         let table = as_table(&node.value).map_or(&[][..], |table| &table.entries);
@@ -104,7 +104,7 @@ fn let_entries<'a>(fields: &Fields<'a>) -> Vec<(Located<String>, &'a Node)> {
 }
 
 /// The variables in turn, each in the scope of those before it; all are in scope afterwards.
-fn read_lets<'a>(
+pub(super) fn read_lets<'a>(
     entries: &'a [(Located<String>, &Node)],
     scope: &mut Scope<'a>,
     report: &Report,
@@ -136,11 +136,11 @@ fn modes_are_known(
     let missing = [
         (fields.entry("mode").is_none() && mode.is_none(), "the walk"),
         (
-            granted.is_some_and(|list| list.mode.is_none()),
+            granted.is_some_and(|list| list.mode.is_none() && list.mask.is_none()),
             "`walk.granted`",
         ),
         (
-            queued.is_some_and(|list| list.mode.is_none()),
+            queued.is_some_and(|list| list.mode.is_none() && list.mask.is_none()),
             "`walk.queued`",
         ),
     ];
@@ -169,8 +169,17 @@ fn read_list(fields: &Fields<'_>, outer: &Scope<'_>) -> Option<List> {
     );
     let owner = fields.formula("owner", &of_item);
     let limit = fields.integer("limit", 1, MAX_LIST);
+    if fields.entry("mask").is_some() && fields.entry("mode").is_some() {
+        fields.wrong(
+            "mask",
+            "an entry has either one `mode` or a `mask` of modes",
+            "leave one of them out",
+        );
+    }
     Some(List {
         mode: fields.formula("mode", &of_item),
+        mask: fields.formula("mask", &of_item),
+        ordered: fields.flag("ordered", false),
         checks: fields.formulas("checks", &of_item),
         modes: fields.formula("modes", outer),
         item: item?.value,
@@ -204,10 +213,22 @@ fn read_label(fields: &Fields<'_>, scope: &Scope<'_>) -> Option<Label> {
             Problem::at(fields.place, message).help("the first is the index, the second the names"),
         );
     }
+    if fields.entry("text").is_none() && fields.entry("numbers").is_none() {
+        fields.report.add(
+            Problem::at(fields.place, "this label names nothing")
+                .help("add `text = { at = ... }` or `numbers = [...]`"),
+        );
+        return None;
+    }
+    let text = match fields.entry("text") {
+        Some(_) => Some(text_at(fields, "text", scope)?),
+        None => None,
+    };
     Some(Label {
         namespace: fields.formula("namespace", scope),
         namespaces: namespaces.into_iter().map(|name| name.value).collect(),
         checks: fields.formulas("checks", scope),
-        text: text_at(fields, "text", scope)?,
+        numbers: fields.formulas("numbers", scope),
+        text,
     })
 }

@@ -1,0 +1,179 @@
+//! A private `PostgreSQL` cluster: own data directory, socket and loopback port; gone when dropped, also on panic.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::clock_ns;
+use super::mariadb::free_port;
+
+const START_LIMIT: Duration = Duration::from_mins(1);
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running cluster. User `postgres` has no password. It ends with the thread that started it.
+pub struct Postgres {
+    /// Process id of the postmaster.
+    pub pid: u32,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Its port.
+    pub port: u16,
+    child: Child,
+    directory: TempDir,
+}
+
+/// Folder with the server's programs of the newest version, if this machine has one.
+fn programs() -> Option<PathBuf> {
+    let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path().join("bin"))
+        .filter(|bin| bin.join("initdb").exists() && bin.join("postgres").exists())
+        .collect();
+    versions.sort();
+    versions.pop()
+}
+
+/// The server refuses to run as root, so root runs it as `nobody`. It also ends when the test process is killed.
+fn as_nobody(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "INT"]);
+    if nix::unistd::geteuid().is_root() {
+        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
+    }
+    command.arg(program);
+    command
+}
+
+impl Postgres {
+    /// Starts a cluster, or `None` where none is installed.
+    pub fn start() -> Option<Self> {
+        let Some(bin) = programs() else {
+            super::skip("PostgreSQL is not installed (apt-get install postgresql)");
+            return None;
+        };
+        let directory = tempfile::Builder::new()
+            .prefix("atropos-postgresql-")
+            .tempdir()
+            .expect("a temporary directory");
+        if let Ok(Some(nobody)) = nix::unistd::User::from_name("nobody")
+            && nix::unistd::geteuid().is_root()
+        {
+            nix::unistd::chown(directory.path(), Some(nobody.uid), None).expect("root may chown");
+        }
+        let data = directory.path().join("data");
+        let made = as_nobody(&bin.join("initdb"))
+            .args(["-U", "postgres", "-A", "trust", "--no-sync", "-D"])
+            .arg(&data)
+            .current_dir(directory.path())
+            .output()
+            .expect("initdb runs");
+        assert!(
+            made.status.success(),
+            "cannot make a cluster: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        let port = free_port();
+        let log = File::create(directory.path().join("log")).expect("a log file");
+        let child = as_nobody(&bin.join("postgres"))
+            .arg("-D")
+            .arg(&data)
+            .args(["-c", "listen_addresses=127.0.0.1"])
+            .args(["-c", "shared_buffers=16MB", "-c", "fsync=off"])
+            .args(["-c", "max_prepared_transactions=10"])
+            .args(["-c", &format!("port={port}")])
+            .arg("-c")
+            .arg(format!(
+                "unix_socket_directories={}",
+                directory.path().display()
+            ))
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("postgres starts");
+        let mut this = Self {
+            pid: child.id(),
+            socket: directory.path().join(format!(".s.PGSQL.{port}")),
+            port,
+            child,
+            directory,
+        };
+        this.wait_until_up(&bin);
+        Some(this)
+    }
+
+    fn wait_until_up(&mut self, bin: &Path) {
+        let deadline_ns = clock_ns() + START_LIMIT.as_nanos() as u64;
+        let is_ready = || {
+            Command::new(bin.join("pg_isready"))
+                .arg("-h")
+                .arg(self.directory.path())
+                .args(["-p", &self.port.to_string(), "-q"])
+                .status()
+                .is_ok_and(|status| status.success())
+        };
+        while !is_ready() {
+            assert!(
+                clock_ns() < deadline_ns,
+                "postgres did not come up: {}",
+                fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A connection as `postgres` with its process id.
+    pub async fn connect(&self) -> (Client, u64) {
+        let (client, connection) = Config::new()
+            .host_path(self.directory.path())
+            .port(self.port)
+            .user("postgres")
+            .dbname("postgres")
+            .application_name("person")
+            .connect(NoTls)
+            .await
+            .expect("the private server accepts the connection");
+        tokio::spawn(connection);
+        let pid: i32 = client
+            .query_one("select pg_backend_pid()", &[])
+            .await
+            .expect("a number")
+            .get(0);
+        (client, u64::try_from(pid).expect("a pid is above zero"))
+    }
+
+    /// Runs statements.
+    pub async fn run(&self, statements: &[&str]) {
+        let (client, _) = self.connect().await;
+        for statement in statements {
+            client
+                .batch_execute(statement)
+                .await
+                .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The child is ours and not reaped yet, so the pid is still its.
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid).expect("a pid is small"));
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT);
+        let deadline_ns = clock_ns() + STOP_LIMIT.as_nanos() as u64;
+        while clock_ns() < deadline_ns {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGQUIT);
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,16 @@
+//! A live, private `PostgreSQL`: what `why` sees in its memory, whom orders reach, and (with the kernel half, as root) what
+//! `run` does.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[cfg(feature = "ebpf")]
+#[path = "../mariadb/agent.rs"]
+mod agent;
+#[path = "../common/mod.rs"]
+mod common;
+
+mod orders;
+#[cfg(feature = "ebpf")]
+mod run;
+mod scene;
+mod shift;
+mod why;

@@ -1,0 +1,127 @@
+//! People at the server, and what the agent's half of the library sees of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use atropos::agent::resolve::Resolved;
+use atropos::agent::why::{Report, look};
+use atropos::config::{self, Preset};
+use atropos::engine::input::BlockKind;
+use atropos::target::Process;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Error};
+
+use crate::common::postgresql::Postgres;
+use crate::common::{clock_ns, wait_for};
+
+/// A cluster with table `t`, which everybody wants, and `other`, which nobody wants.
+pub(crate) async fn server() -> Option<Postgres> {
+    let server = Postgres::start()?;
+    server
+        .run(&[
+            "create table t (id int primary key, v int)",
+            "insert into t select i, 0 from generate_series(1, 100) i",
+            "create table other as select * from t",
+        ])
+        .await;
+    Some(server)
+}
+
+/// The preset as it ships.
+pub(crate) fn preset() -> Preset {
+    config::load("postgresql").unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// A preset meets a process.
+pub(crate) fn resolve(pid: u32, preset: Preset) -> Resolved {
+    Resolved::new(Process::open(pid).unwrap(), preset).unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+/// Looks until so many sessions wait.
+pub(crate) fn waiting(resolved: &Resolved, count: usize) -> Report {
+    wait_for(&format!("{count} sessions to wait"), || {
+        let report = look(resolved).unwrap();
+        (report.waiting_count == count).then_some(report)
+    })
+}
+
+/// Runs a statement on a connection of its own, in the background; gives the connection's process as well.
+pub(crate) async fn starts(
+    server: &Postgres,
+    statement: &'static str,
+) -> (u64, JoinHandle<Result<(), Error>>) {
+    let (client, pid) = server.connect().await;
+    (
+        pid,
+        tokio::spawn(async move { client.batch_execute(statement).await }),
+    )
+}
+
+/// A transaction that read `t` and went away.
+pub(crate) async fn forgotten(server: &Postgres) -> (Client, u64) {
+    let (client, pid) = server.connect().await;
+    client
+        .batch_execute("begin; select * from t where id = 7")
+        .await
+        .unwrap();
+    (client, pid)
+}
+
+/// Whether the session still answers.
+pub(crate) async fn is_alive(client: &Client) -> bool {
+    tokio::time::timeout(Duration::from_secs(5), client.batch_execute("select 1"))
+        .await
+        .is_ok_and(|result| result.is_ok())
+}
+
+/// One edge of the wait-for graph: waiter, instance, mode, blocker with its mode and kind.
+pub(crate) type Edges = BTreeSet<(u64, u64, u32, u64, u32, bool)>;
+
+/// What a look at the process sees: the edges, or why there are none to be had.
+pub(crate) fn edges(resolved: &Resolved) -> Result<Edges, String> {
+    let mut watcher = resolved.watcher().map_err(|error| format!("{error:#}"))?;
+    // As often as it takes for a walk that fails to be called blind.
+    for _ in 0..8 {
+        let view = watcher.look(&resolved.memory, clock_ns(), &[]);
+        if let Some(blind) = view.blind.first() {
+            return Err(blind.reason.clone());
+        }
+        if let Some(snapshot) = view.snapshots.first() {
+            let mut edges = Edges::new();
+            for wait in &snapshot.waits {
+                for blocker in &wait.blockers {
+                    edges.insert((
+                        wait.waiter.0,
+                        wait.instance.0,
+                        wait.mode,
+                        blocker.session.0,
+                        blocker.mode,
+                        blocker.kind == BlockKind::Queued,
+                    ));
+                }
+            }
+            return Ok(edges);
+        }
+    }
+    panic!("neither seen nor blind after eight looks")
+}
+
+/// Processes that block each waiter, as the walk sees it.
+pub(crate) fn blockers(resolved: &Resolved) -> BTreeMap<u64, BTreeSet<u64>> {
+    let mut watcher = resolved.watcher().unwrap();
+    let view = watcher.look(&resolved.memory, clock_ns(), &[]);
+    let id = |key: u64| {
+        view.sessions
+            .iter()
+            .find(|state| state.session.0 == key)
+            .map_or(0, |state| state.id)
+    };
+    let mut found: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for wait in view.snapshots.iter().flat_map(|snapshot| &snapshot.waits) {
+        found
+            .entry(id(wait.waiter.0))
+            .or_default()
+            .extend(wait.blockers.iter().map(|blocker| id(blocker.session.0)));
+    }
+    found
+}
