@@ -163,7 +163,9 @@ impl Demo {
         }
         let sample = match self.server {
             Some(Kind::Sample) => true,
-            Some(Kind::Mariadb) => require_server().map(|()| false)?,
+            Some(Kind::Mariadb) => require_server()
+                .map(|()| false)
+                .context("cannot play at MariaDB; `--server sample` needs none")?,
             None => !server_is_there(),
         };
         if sample && self.server.is_none() {
