@@ -240,10 +240,10 @@ fn proof(resolved: &Resolved) -> Result<Option<Proof>> {
         return Ok(None);
     };
     let memory = ProcessMemory::open(&resolved.process)?;
-    let offset_s = clock::epoch_minus_monotonic_s();
+    let offset_ns = clock::epoch_minus_monotonic_ns();
     Ok(Some(Box::new(move |task| {
         let seen = list
-            .view(task.session.0, &memory, offset_s)
+            .view(task.session.0, &memory, offset_ns)
             .map_err(|error| format!("session {} is gone: {error}", task.id))?;
         let was = (
             task.id,
