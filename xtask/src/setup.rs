@@ -76,7 +76,9 @@ fn install_servers(apt: &Apt) {
     if !server_is_there()
         && let Err(error) = apt.install(&SERVER_PACKAGES)
     {
-        eprintln!("setup: MariaDB cannot be had: {error:#}; its tests will not run, and the demo takes the sample server");
+        eprintln!(
+            "setup: MariaDB cannot be had: {error:#}; its tests will not run, and the demo takes the sample server"
+        );
     }
     if !postgresql_is_there()
         && let Err(error) = apt.install(&POSTGRESQL_PACKAGES)

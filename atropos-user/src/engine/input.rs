@@ -61,7 +61,7 @@ impl Input {
 }
 
 /// A transition seen by a probe.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// When.
     pub at_ns: u64,
