@@ -124,7 +124,10 @@ fn a_target_in_other_namespaces_is_read_by_its_own_paths_and_thread_ids() {
     let inside = Process::open(started.pid()).unwrap().descendants();
     let process = Process::open(inside[0]).unwrap();
     assert!(process.in_other_mount_namespace() && process.in_other_pid_namespace());
-    assert_eq!(process.exe(), hidden.join("inner"));
+    // A test that itself runs in a changed root is told a longer path.
+    let shown = hidden.join("inner");
+    let tail = shown.strip_prefix("/").unwrap();
+    assert!(process.exe().ends_with(tail), "{:?}", process.exe());
     assert!(
         !hidden.join("inner").exists(),
         "the path means nothing to us"

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "ebpf")]
 #[path = "../mariadb/agent.rs"]
+#[allow(dead_code, reason = "what only the tests of MariaDB use")]
 mod agent;
 #[path = "../common/mod.rs"]
 mod common;
