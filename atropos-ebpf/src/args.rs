@@ -68,7 +68,7 @@ fn narrow(value: u64, size: u8) -> u64 {
     let shift = u32::from(8_u8.wrapping_sub(size & !ArgSpec::SIGNED) & 7) * 8;
     let high = value << shift;
     if size & ArgSpec::SIGNED != 0 {
-        ((high as i64) >> shift) as u64
+        (high.cast_signed() >> shift).cast_unsigned()
     } else {
         high >> shift
     }
