@@ -115,6 +115,24 @@ fn the_same_work_is_not_cancelled_again_when_its_client_retries() {
 }
 
 #[test]
+fn alike_culprits_that_ran_side_by_side_are_ended_one_after_the_other() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    for culprit in [1, 2] {
+        world.begin(culprit, None, "select sum(v) from t");
+        world.lock(culprit, T, SHARED);
+    }
+    world.begin(3, None, "lock tables t write");
+    world.lock(3, T, EXCLUSIVE);
+    world.edit(3, |state| state.principal = "root".to_owned());
+    world.run(6000);
+    let mut ended = world.targets();
+    ended.sort_unstable();
+    assert_eq!(ended, [1, 2]);
+}
+
+#[test]
 fn protected_tasks_and_users_are_named_and_left_alone() {
     for (class, user, reason) in [
         (Some(REPLICATION), "system user", PassedOver::ProtectedClass),

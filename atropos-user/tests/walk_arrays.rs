@@ -161,7 +161,9 @@ fn sessions(table: &Table, epoch_minus_monotonic_ns: i64) -> Vec<SessionView> {
 }
 
 fn graph(table: &Table) -> Result<Graph, WalkError> {
-    bound().1.graph(&sessions(table, 0), table, table)
+    bound()
+        .1
+        .graph(&sessions(table, 0), table, table, &|_| false)
 }
 
 /// Blockers of a place: place, mode, and whether it is queued.

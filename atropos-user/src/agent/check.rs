@@ -205,8 +205,13 @@ impl Report {
                 let sessions = listed.as_ref().map_err(Clone::clone)?;
                 let mut last = Err(String::new());
                 for _ in 0..LOOKS {
+                    let memory = &resolved.memory;
+                    let is_session = |key| match &resolved.sessions {
+                        Some(Ok(list)) => list.proves(key, memory),
+                        _ => false,
+                    };
                     last = walk
-                        .graph(sessions, &resolved.memory, &resolved.memory)
+                        .graph(sessions, memory, memory, &is_session)
                         .map_err(|error| error.to_string());
                     if last.is_ok() {
                         break;

@@ -229,11 +229,12 @@ impl Watcher {
         loop {
             let near = self.fields.fetch(memory);
             let sessions = self.list.read(&near, self.epoch_minus_monotonic_ns);
+            let is_session = |key| self.list.proves(key, memory);
             let seen = sessions.map(|sessions| {
                 let graphs: Vec<_> = self
                     .walks
                     .iter()
-                    .map(|w| w.walk.graph(&sessions, &near, memory))
+                    .map(|w| w.walk.graph(&sessions, &near, memory, &is_session))
                     .collect();
                 (sessions, graphs)
             });

@@ -20,9 +20,23 @@ const HOUR_NS: u64 = 60 * MINUTE_NS;
 
 /// Work that was ended, so that it is not ended again.
 #[derive(Clone, Debug, PartialEq)]
-enum Work {
-    Statement { principal: String, fingerprint: u64 },
-    Request { session: SessionKey, request: u64 },
+struct Work {
+    session: SessionKey,
+    request: u64,
+    principal: String,
+    /// 0: only this very request is meant.
+    fingerprint: u64,
+}
+
+impl Work {
+    /// Whether a session does the work that was ended at `at_ns` once more: the very request, or the same statement of the
+    /// same user begun since. One that ran beside it, begun before, is a culprit of its own.
+    fn is_again(&self, state: &SessionState, at_ns: u64) -> bool {
+        let same_request = (self.session, self.request) == (state.session, state.request);
+        let same_statement = self.fingerprint != 0
+            && (self.fingerprint, &self.principal) == (state.fingerprint, &state.principal);
+        same_request || (same_statement && state.since_ns >= at_ns)
+    }
 }
 
 /// Remembers orders and losses. Its size is bounded by the budgets.
@@ -57,23 +71,13 @@ impl Guard {
     /// An order was made.
     pub(super) fn ordered(&mut self, order: u64, state: &SessionState, now_ns: u64) {
         self.orders_ns.push_back(now_ns);
-        let statement = Work::Statement {
+        let work = Work {
+            session: state.session,
+            request: state.request,
             principal: state.principal.clone(),
             fingerprint: state.fingerprint,
         };
-        let request = Work::Request {
-            session: state.session,
-            request: state.request,
-        };
-        self.done.push((
-            now_ns,
-            order,
-            if state.fingerprint == 0 {
-                request
-            } else {
-                statement
-            },
-        ));
+        self.done.push((now_ns, order, work));
     }
 
     /// The order reached nobody: the work may be ended after all. A session that is still in the way, with one short
@@ -107,10 +111,7 @@ impl Guard {
     pub(super) fn refused(&mut self, order: &Order) {
         for (_, number, work) in &mut self.done {
             if *number == order.order {
-                *work = Work::Request {
-                    session: order.task.session,
-                    request: order.task.request,
-                };
+                work.fingerprint = 0;
             }
         }
     }
@@ -205,15 +206,9 @@ impl Guard {
     }
 
     fn is_done(&self, state: &SessionState) -> bool {
-        self.done.iter().any(|(_, _, work)| match work {
-            Work::Statement {
-                principal,
-                fingerprint,
-            } => *fingerprint == state.fingerprint && *principal == state.principal,
-            Work::Request { session, request } => {
-                *session == state.session && *request == state.request
-            }
-        })
+        self.done
+            .iter()
+            .any(|(at_ns, _, work)| work.is_again(state, *at_ns))
     }
 
     fn is_spent(&self, settings: &Settings, now_ns: u64) -> bool {

@@ -199,8 +199,9 @@ impl LockWalk {
             .unwrap_or_else(|| format!("mode {mode}"))
     }
 
-    /// The wait-for graph at this moment. Sessions are the target's list: an owner that is not in it fails the walk. What
-    /// lies in the sessions is read through `near`, locks and tickets through `memory`.
+    /// The wait-for graph at this moment. Sessions are the target's list; an owner that is not in it must prove that it is
+    /// one by `is_session`, or the walk fails: background work holds locks as well, and is listed by nobody. What lies in
+    /// the sessions is read through `near`, locks and tickets through `memory`.
     ///
     /// # Errors
     /// The first check that does not hold. Torn views do that; take it again.
@@ -209,13 +210,15 @@ impl LockWalk {
         sessions: &[SessionView],
         near: &dyn Memory,
         memory: &dyn Memory,
+        is_session: &dyn Fn(u64) -> bool,
     ) -> Result<Graph, WalkError> {
         let mut waiters = Vec::new();
         // Idle ones too: `busy` may be what is wrong, and a walk that sees no wait must not pass for a server without one.
         for session in sessions {
             waiters.extend(self.waiter(session.key, near)?);
         }
-        let known: BTreeSet<u64> = sessions.iter().map(|session| session.key).collect();
+        let listed: BTreeSet<u64> = sessions.iter().map(|session| session.key).collect();
+        let known = |owner: u64| listed.contains(&owner) || is_session(owner);
         let mut graph = Graph::default();
         let mut lists: BTreeMap<u64, (Vec<Ticket>, Vec<Ticket>)> = BTreeMap::new();
         for waiter in &waiters {
@@ -272,7 +275,7 @@ impl LockWalk {
     fn tickets(
         &self,
         waiter: &Waiter,
-        known: &BTreeSet<u64>,
+        known: &dyn Fn(u64) -> bool,
         memory: &dyn Memory,
     ) -> Result<(Vec<Ticket>, Vec<Ticket>), WalkError> {
         let granted = self.granted.read(&waiter.variables, memory)?;
@@ -281,7 +284,7 @@ impl LockWalk {
             .as_ref()
             .map_or(Ok(Vec::new()), |list| list.read(&waiter.variables, memory))?;
         for entry in granted.iter().chain(&queued) {
-            if !known.contains(&entry.owner) {
+            if !known(entry.owner) {
                 let check = "the owner of every ticket is a session".to_owned();
                 return Err(WalkError::Check {
                     check,

@@ -163,6 +163,15 @@ impl SessionList {
         Ok(views)
     }
 
+    /// Whether something that is not in the list is a session all the same, by every check of the preset.
+    pub fn proves(&self, key: u64, memory: &dyn Memory) -> bool {
+        let holds = |check: &Check, of: &[u64]| check.hold(of, memory, "session", key).is_ok();
+        !self.checks.is_empty()
+            && self
+                .variables(key, memory)
+                .is_ok_and(|of| self.checks.iter().all(|check| holds(check, &of)))
+    }
+
     /// One session.
     ///
     /// # Errors
