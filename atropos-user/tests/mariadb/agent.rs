@@ -119,6 +119,10 @@ impl Agent {
             .collect()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("the agent can be killed");
