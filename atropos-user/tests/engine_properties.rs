@@ -234,8 +234,27 @@ fn play(plan: &Plan, sense: Sense) -> World {
     world
 }
 
+/// Whether a fresh engine, given these inputs, orders something too soon after a loss that it knew of: an order and a loss
+/// may carry the same time, so what counts is which came first.
+fn orders_in_quarantine(inputs: &[Input]) -> bool {
+    let mut engine = Engine::new(settings());
+    let (mut now_ns, mut lost_ns, mut effects) = (0, None, Vec::new());
+    inputs.iter().any(|input| {
+        now_ns = at_ns(input).max(now_ns);
+        if matches!(input, Input::Lost(_)) {
+            lost_ns = Some(now_ns);
+        }
+        effects.clear();
+        engine.handle(input, &mut effects);
+        let ordered = effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Cancel(_)));
+        ordered && lost_ns.is_some_and(|lost_ns| now_ns - lost_ns < LOSS_QUARANTINE_NS)
+    })
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whoever_blocks_nobody_is_never_chosen(plan in plan(), by_events in any::<bool>()) {
@@ -256,30 +275,13 @@ proptest! {
 
     #[test]
     fn no_order_is_made_within_the_quarantine_after_a_loss(inputs in prop::collection::vec(input(), 1..200)) {
-        let mut engine = Engine::new(settings());
-        let (mut now_ns, mut lost_ns, mut effects) = (0, None, Vec::new());
-        for input in &inputs {
-            now_ns = at_ns(input).max(now_ns);
-            if matches!(input, Input::Lost(_)) {
-                lost_ns = Some(now_ns);
-            }
-            effects.clear();
-            engine.handle(input, &mut effects);
-            let ordered = effects.iter().any(|effect| matches!(effect, Effect::Cancel(_)));
-            prop_assert!(!ordered || lost_ns.is_none_or(|lost_ns| now_ns - lost_ns >= LOSS_QUARANTINE_NS));
-        }
+        prop_assert!(!orders_in_quarantine(&inputs));
     }
 
     #[test]
     fn no_order_of_a_played_incident_falls_into_a_quarantine(plan in plan()) {
         let world = play(&plan, Sense::Walk);
-        let losses: Vec<u64> =
-            world.inputs.iter().filter(|input| matches!(input, Input::Lost(_))).map(at_ns).collect();
-        for order in world.orders() {
-            for lost_ns in &losses {
-                prop_assert!(order.at_ns < *lost_ns || order.at_ns - lost_ns >= LOSS_QUARANTINE_NS);
-            }
-        }
+        prop_assert!(!orders_in_quarantine(&world.inputs));
     }
 
     #[test]
