@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use atropos::engine::input::{
+use atropos_common::histogram::bucket_of;
+use atropos_engine::input::{
     Activity, Blind, BlockKind, Blocker, Evidence, Input, InstanceKey, InstanceName, OrderReport,
     OrderResult, RequestStats, ResourceId, SessionKey, SessionState, Snapshot, Tick, Wait,
 };
-use atropos::engine::record::{Effect, Level, Order};
-use atropos::engine::{Engine, Settings};
-use atropos_common::histogram::bucket_of;
+use atropos_engine::record::{Effect, Level, Order};
+use atropos_engine::{Engine, Settings};
 
 use crate::controllers::seen::{SeenTask, SeenWait};
 use crate::controllers::{Action, Controller, Report, Seen};

@@ -8,7 +8,6 @@ pub mod cancel;
 pub mod cli;
 pub mod config;
 pub mod elf;
-pub mod engine;
 pub mod journal;
 #[cfg(feature = "ebpf")]
 pub mod kernel;
@@ -16,3 +15,5 @@ pub mod memory;
 pub mod target;
 pub mod ui;
 pub mod walk;
+
+pub use atropos_engine as engine;

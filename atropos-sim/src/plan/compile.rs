@@ -1,7 +1,7 @@
 //! From names to indices: what a scenario's file says becomes what the world runs.
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use atropos::engine::settings as engine;
+use atropos_engine::settings as engine;
 
 use super::time::{nanos, time};
 use super::{Bring, Class, Client, LockGroup, Plan, Pool, Sending, Step, Trouble};

@@ -6,7 +6,7 @@ mod time;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use atropos::engine::settings as engine;
+use atropos_engine::settings as engine;
 
 use crate::scenario::{Coverage, FaultKind, Progress, Scenario};
 use crate::world::lock::Mode;

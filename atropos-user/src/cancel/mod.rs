@@ -15,6 +15,7 @@ pub mod exec;
 pub mod ladder;
 pub mod mysql;
 pub mod postgres;
+mod pulse;
 pub mod signal;
 
 pub use any::AnyInitiator;

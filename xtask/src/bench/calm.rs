@@ -43,6 +43,9 @@ pub(super) struct Calm {
     /// How long one run takes, about. The agent looks at requests for 100 ms every 5 s: shorter runs may miss that.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     seconds: u64,
+    /// At most so many queries a second, 0 for as many as there can be: what the agent itself uses depends on the time.
+    #[arg(long, default_value_t = 0, value_name = "QUERIES")]
+    rate: u64,
     /// Compare with this level only (may be given several times).
     #[arg(long, value_enum)]
     level: Vec<Level>,
@@ -147,6 +150,7 @@ impl Calm {
             sysbench,
             binary,
             connection,
+            rate: self.rate,
         };
         let all = Workload::value_variants();
         let workloads = if self.workload.is_empty() {
@@ -168,7 +172,11 @@ impl Calm {
             &self.level
         };
         let warm_up = stage.sysbench.start_seconds(workload, self.seconds)?;
-        let events = events(warm_up).await?.max(1);
+        let most = events(warm_up).await?.max(1);
+        let events = match self.rate / workload.queries() {
+            0 => most,
+            per_s => most.min(per_s * self.seconds),
+        };
         println!("{}: {events} events a run", workload.name());
         let hits = stage.hits(workload).await?;
         let mut rounds = Vec::new();
@@ -201,6 +209,8 @@ struct Stage<'a> {
     sysbench: Sysbench,
     binary: &'a Path,
     connection: Conn,
+    /// Queries a second, 0 without a limit.
+    rate: u64,
 }
 
 impl Stage<'_> {
@@ -250,7 +260,8 @@ impl Stage<'_> {
         let agent_before_ns = agent_pid.map(cpu_ns).transpose()?;
         let queries_before = self.queries().await?;
         let (begun_ns, before_ns) = (now_ns(), cpu_ns(self.server.pid())?);
-        self.sysbench.run_events(workload, events).await?;
+        let per_s = self.rate / workload.queries();
+        self.sysbench.run_events(workload, events, per_s).await?;
         let (ended_ns, after_ns) = (now_ns(), cpu_ns(self.server.pid())?);
         let query_count = self.queries().await? - queries_before;
         let used = match (agent, agent_pid, agent_before_ns) {

@@ -37,6 +37,14 @@ impl Workload {
             Self::OltpPointSelect => "oltp_point_select",
         }
     }
+
+    /// Statements of one event.
+    pub(super) fn queries(self) -> u64 {
+        match self {
+            Self::OltpReadWrite => 20,
+            Self::OltpPointSelect => 1,
+        }
+    }
 }
 
 /// sysbench on one server.
@@ -96,9 +104,17 @@ impl Sysbench {
         command
     }
 
-    /// Runs so many events.
-    pub(super) async fn run_events(&self, workload: Workload, events: u64) -> Result<()> {
+    /// Runs so many events, at most `per_s` of them in a second (0: as fast as it can).
+    pub(super) async fn run_events(
+        &self,
+        workload: Workload,
+        events: u64,
+        per_s: u64,
+    ) -> Result<()> {
         let mut command = self.command(workload, THREADS);
+        if per_s > 0 {
+            command.arg(format!("--rate={per_s}"));
+        }
         command
             .args([format!("--events={events}"), "--time=0".to_owned()])
             .arg("run");

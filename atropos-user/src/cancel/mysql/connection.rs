@@ -9,17 +9,13 @@ use mysql_async::{Conn, Row, from_row_opt};
 use tokio::time::timeout;
 
 use crate::cancel::Clock;
+use crate::cancel::pulse::Pulse;
 use crate::engine::input::{Activity, SessionKey};
 use crate::engine::record::Task;
 
 use super::command::Failure;
 use super::endpoint::{Endpoint, Way};
 use super::rights::Rights;
-
-/// A connection that has been silent for this long is pinged.
-const PING_AFTER_NS: u64 = 5_000_000_000;
-/// Waits between attempts to reconnect: doubled from the first to the last.
-const BACK_OFF_NS: (u64, u64) = (200_000_000, 5_000_000_000);
 
 /// The server as seen when the connection was opened.
 #[derive(Debug)]
@@ -61,10 +57,7 @@ pub(super) struct Warm {
     clock: Clock,
     open: Option<(Conn, Server)>,
     learned_extra_port: Option<u16>,
-    heard_ns: u64,
-    trouble: Option<String>,
-    failures: u32,
-    retry_at_ns: u64,
+    pulse: Pulse,
 }
 
 impl fmt::Debug for Warm {
@@ -73,7 +66,7 @@ impl fmt::Debug for Warm {
         f.debug_struct("Warm")
             .field("endpoint", &self.endpoint)
             .field("server", &self.server())
-            .field("trouble", &self.trouble)
+            .field("pulse", &self.pulse)
             .finish_non_exhaustive()
     }
 }
@@ -86,10 +79,7 @@ impl Warm {
             clock,
             open: None,
             learned_extra_port: None,
-            heard_ns: 0,
-            trouble: None,
-            failures: 0,
-            retry_at_ns: 0,
+            pulse: Pulse::default(),
         }
     }
 
@@ -102,7 +92,7 @@ impl Warm {
     }
 
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+        self.pulse.trouble()
     }
 
     /// Opens the connection by the first way that works.
@@ -113,9 +103,7 @@ impl Warm {
                 Ok((conn, server, extra_port)) => {
                     self.learned_extra_port = extra_port.or(self.learned_extra_port);
                     self.open = Some((conn, server));
-                    self.heard_ns = (self.clock)();
-                    self.trouble = None;
-                    self.failures = 0;
+                    self.pulse.opened((self.clock)());
                     return Ok(());
                 }
                 Err(failure) => failures.push(match way {
@@ -129,8 +117,7 @@ impl Warm {
             self.endpoint,
             failures.join("; ")
         );
-        self.trouble = Some(text.clone());
-        self.back_off();
+        self.pulse.refused((self.clock)(), text.clone());
         Err(text)
     }
 
@@ -159,13 +146,13 @@ impl Warm {
     pub(super) async fn keep(&mut self) -> Result<(), Lost> {
         let at_ns = (self.clock)();
         if self.open.is_some() {
-            if at_ns.saturating_sub(self.heard_ns) < PING_AFTER_NS {
+            if !self.pulse.is_due(at_ns) {
                 return Ok(());
             }
             return self.ping().await;
         }
-        if at_ns < self.retry_at_ns {
-            return Err(Lost(self.trouble.clone().unwrap_or_default()));
+        if !self.pulse.may_retry(at_ns) {
+            return Err(Lost(self.pulse.reason()));
         }
         self.connect().await.map_err(Lost)
     }
@@ -224,9 +211,7 @@ impl Warm {
     fn conn(&mut self) -> Result<&mut Conn, Failure> {
         match &mut self.open {
             Some((conn, _)) => Ok(conn),
-            None => Err(Failure::NotConnected(
-                self.trouble.clone().unwrap_or_default(),
-            )),
+            None => Err(Failure::NotConnected(self.pulse.reason())),
         }
     }
 
@@ -234,23 +219,13 @@ impl Warm {
     fn settle<T>(&mut self, result: &Result<T, Failure>) {
         match result {
             Err(failure) if failure.is_fatal() => {
-                self.trouble = Some(failure.to_string());
+                self.pulse.broke(failure.to_string());
                 if let Some((conn, _)) = self.open.take() {
                     close(conn, self.limit);
                 }
-                // The first attempt to reconnect is due at once.
-                self.failures = 0;
-                self.retry_at_ns = 0;
             }
-            _ => self.heard_ns = (self.clock)(),
+            _ => self.pulse.heard((self.clock)()),
         }
-    }
-
-    fn back_off(&mut self) {
-        let (first, last) = BACK_OFF_NS;
-        let wait_ns = first.saturating_mul(1 << self.failures.min(16)).min(last);
-        self.failures = self.failures.saturating_add(1);
-        self.retry_at_ns = (self.clock)().saturating_add(wait_ns);
     }
 }
 

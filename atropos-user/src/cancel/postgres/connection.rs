@@ -10,14 +10,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
+use crate::cancel::pulse::Pulse;
 use crate::cancel::{Clock, Credentials};
 
 use super::command::Failure;
-
-/// A connection that has been silent for this long is pinged.
-const PING_AFTER_NS: u64 = 5_000_000_000;
-/// Waits between attempts to reconnect: doubled from the first to the last.
-const BACK_OFF_NS: (u64, u64) = (200_000_000, 5_000_000_000);
 
 /// Against what an administrator may have set for ordinary users: an idle control connection must stay, and nothing of it
 /// may wait for a lock.
@@ -116,10 +112,7 @@ pub(super) struct Warm {
     limit: Duration,
     clock: Clock,
     open: Option<Session>,
-    heard_ns: u64,
-    trouble: Option<String>,
-    failures: u32,
-    retry_at_ns: u64,
+    pulse: Pulse,
 }
 
 impl fmt::Debug for Warm {
@@ -127,7 +120,7 @@ impl fmt::Debug for Warm {
         f.debug_struct("Warm")
             .field("endpoint", &self.endpoint)
             .field("own_id", &self.own_id())
-            .field("trouble", &self.trouble)
+            .field("pulse", &self.pulse)
             .finish_non_exhaustive()
     }
 }
@@ -139,10 +132,7 @@ impl Warm {
             limit,
             clock,
             open: None,
-            heard_ns: 0,
-            trouble: None,
-            failures: 0,
-            retry_at_ns: 0,
+            pulse: Pulse::default(),
         }
     }
 
@@ -155,7 +145,7 @@ impl Warm {
     }
 
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+        self.pulse.trouble()
     }
 
     /// Opens the connection.
@@ -163,9 +153,7 @@ impl Warm {
         match self.second_session().await {
             Ok(session) => {
                 self.open = Some(session);
-                self.heard_ns = (self.clock)();
-                self.trouble = None;
-                self.failures = 0;
+                self.pulse.opened((self.clock)());
                 Ok(())
             }
             Err(failure) => {
@@ -173,8 +161,7 @@ impl Warm {
                     "cannot open a control connection to {}: {failure}; check address, user and password",
                     self.endpoint
                 );
-                self.trouble = Some(text.clone());
-                self.back_off();
+                self.pulse.refused((self.clock)(), text.clone());
                 Err(text)
             }
         }
@@ -209,7 +196,7 @@ impl Warm {
     pub(super) async fn keep(&mut self) -> Result<(), String> {
         let at_ns = (self.clock)();
         if self.open.is_some() {
-            if at_ns.saturating_sub(self.heard_ns) < PING_AFTER_NS {
+            if !self.pulse.is_due(at_ns) {
                 return Ok(());
             }
             return match self.rows("").await {
@@ -218,8 +205,8 @@ impl Warm {
                 Err(_) => self.connect().await,
             };
         }
-        if at_ns < self.retry_at_ns {
-            return Err(self.trouble.clone().unwrap_or_default());
+        if !self.pulse.may_retry(at_ns) {
+            return Err(self.pulse.reason());
         }
         self.connect().await
     }
@@ -227,29 +214,17 @@ impl Warm {
     /// Runs a query.
     pub(super) async fn rows(&mut self, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
         let Some(session) = &self.open else {
-            return Err(Failure::NotConnected(
-                self.trouble.clone().unwrap_or_default(),
-            ));
+            return Err(Failure::NotConnected(self.pulse.reason()));
         };
         let result = within(self.limit, rows_of(&session.client, query)).await;
         match &result {
             Err(failure) if failure.is_fatal() => {
-                self.trouble = Some(failure.to_string());
+                self.pulse.broke(failure.to_string());
                 self.open = None;
-                // The first attempt to reconnect is due at once.
-                self.failures = 0;
-                self.retry_at_ns = 0;
             }
-            _ => self.heard_ns = (self.clock)(),
+            _ => self.pulse.heard((self.clock)()),
         }
         result
-    }
-
-    fn back_off(&mut self) {
-        let (first, last) = BACK_OFF_NS;
-        let wait_ns = first.saturating_mul(1 << self.failures.min(16)).min(last);
-        self.failures = self.failures.saturating_add(1);
-        self.retry_at_ns = (self.clock)().saturating_add(wait_ns);
     }
 }
 

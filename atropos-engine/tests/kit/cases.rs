@@ -1,7 +1,7 @@
 //! The incidents that several tests begin from.
 
-use atropos::engine::Settings;
-use atropos::engine::input::Activity;
+use atropos_engine::Settings;
+use atropos_engine::input::Activity;
 
 use super::{BACKUP, DDL, EXCLUSIVE, SHARED, WRITE, World};
 

@@ -1,6 +1,6 @@
 //! The server's locks: who holds, who queues, and the walk that shows it.
 
-use atropos::engine::input::{
+use atropos_engine::input::{
     BlockKind, Blocker, EventKind, InstanceKey, InstanceName, SessionKey, Snapshot, Wait,
 };
 

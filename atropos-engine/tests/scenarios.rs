@@ -1,10 +1,10 @@
 //! Whole incidents through the engine: which task is chosen, and when.
 
-mod engine_kit;
+mod kit;
 
-use atropos::engine::record::{Effect, Level, OutcomeKind, OverloadState, PassedOver};
-use atropos::engine::settings::{Mode, Settings};
-use engine_kit::{
+use atropos_engine::record::{Effect, Level, OutcomeKind, OverloadState, PassedOver};
+use atropos_engine::settings::{Mode, Settings};
+use kit::{
     BACKUP, DDL, EXCLUSIVE, MS, OTHER, Obey, SHARED, Sense, T, WRITE, World, alter,
     breach_to_decision_ns, c1, m01, settings, sleeper,
 };
@@ -128,13 +128,13 @@ fn a_hold_of_100_s_on_a_table_that_nobody_wants_or_one_request_waits_for_never_w
 fn a_stall_that_is_30_s_old_at_the_first_look_is_decided_within_three_ticks() {
     let mut stalled = m01(settings(), 4000);
     stalled.obey = Obey::NotSent;
-    stalled.engine = atropos::engine::Engine::new(Settings {
+    stalled.engine = atropos_engine::Engine::new(Settings {
         mode: Mode::Observe,
         ..settings()
     });
     stalled.run(30_000);
     let mut world = stalled;
-    world.engine = atropos::engine::Engine::new(settings());
+    world.engine = atropos_engine::Engine::new(settings());
     world.effects.clear();
     world.obey = Obey::After(5);
     world.run(150);
@@ -222,7 +222,7 @@ fn one_look_at_a_stalled_target_names_the_holder_and_the_rung_and_decides_nothin
     stalled.obey = Obey::NotSent;
     stalled.run(5000);
     let mut world = stalled;
-    world.engine = atropos::engine::Engine::new(settings());
+    world.engine = atropos_engine::Engine::new(settings());
     world.effects.clear();
     world.tick();
     let survey = world.engine.survey();

@@ -1,6 +1,6 @@
 //! What the engine said, as the tests ask for it.
 
-use atropos::engine::record::{
+use atropos_engine::record::{
     Decision, Effect, Order, OrderOutcome, OutcomeKind, OverloadState, PassedOver,
 };
 

@@ -14,7 +14,7 @@ mod cases;
 mod locks;
 mod world;
 
-use atropos::engine::settings::{
+use atropos_engine::settings::{
     Class, Kind, Mode, Resource, Rung, Settings, Slo, SloLimit, Tuning,
 };
 

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use atropos::engine::Engine;
-use atropos::engine::input::{
+use atropos_common::histogram::bucket_of;
+use atropos_engine::Engine;
+use atropos_engine::input::{
     Activity, Blind, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey,
     InstanceName, Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey,
     SessionState, Snapshot, Tick, Wait,
 };
-use atropos::engine::record::{Effect, Order};
-use atropos::engine::settings::Settings;
-use atropos_common::histogram::bucket_of;
+use atropos_engine::record::{Effect, Order};
+use atropos_engine::settings::Settings;
 
 use super::answers::as_order;
 use super::{EXCLUSIVE, MS, Obey, SHARED, Sense};

@@ -1,17 +1,17 @@
 //! What holds for every input, however odd: safety of victims, quarantine, determinism, bounded memory.
 
-mod engine_kit;
+mod kit;
 
 use std::collections::BTreeSet;
 
-use atropos::engine::Engine;
-use atropos::engine::input::{
+use atropos_engine::Engine;
+use atropos_engine::input::{
     Activity, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey, InstanceName,
     Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey, SessionState, Snapshot,
     Tick, Wait,
 };
-use atropos::engine::record::Effect;
-use engine_kit::{EXCLUSIVE, MS, Obey, SHARED, Sense, World, settings};
+use atropos_engine::record::Effect;
+use kit::{EXCLUSIVE, MS, Obey, SHARED, Sense, World, settings};
 use proptest::prelude::*;
 
 const SESSIONS: u64 = 12;
@@ -345,7 +345,7 @@ proptest! {
         }
         let tick = Tick { at_ns: 4000 * MS, requests: RequestStats::default(), sessions: Vec::new(), blind: Vec::new() };
         engine.handle(&Input::Tick(tick), &mut effects);
-        prop_assert_eq!(engine.footprint(), atropos::engine::Footprint::default());
+        prop_assert_eq!(engine.footprint(), atropos_engine::Footprint::default());
     }
 
     #[test]

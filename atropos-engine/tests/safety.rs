@@ -1,10 +1,10 @@
 //! What is left alone: the innocent, the protected, and everything while the evidence is not whole.
 
-mod engine_kit;
+mod kit;
 
-use atropos::engine::input::Evidence;
-use atropos::engine::record::{OverloadState, PassedOver};
-use engine_kit::{
+use atropos_engine::input::Evidence;
+use atropos_engine::record::{OverloadState, PassedOver};
+use kit::{
     BACKUP, DDL, EXCLUSIVE, MS, OTHER, REPLICATION, SHARED, Sense, T, WRITE, World, c1, m01,
     settings, sleeper,
 };
@@ -264,7 +264,7 @@ fn one_slow_report_on_a_server_with_little_traffic_raises_no_alarm() {
 #[test]
 fn a_view_that_is_not_renewed_is_no_evidence() {
     let mut world = m01(settings(), 10);
-    world.engine = atropos::engine::Engine::new({
+    world.engine = atropos_engine::Engine::new({
         let mut settings = settings();
         settings.classes[usize::from(DDL)].protected_queued = true;
         settings

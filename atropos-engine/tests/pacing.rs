@@ -1,11 +1,11 @@
 //! After the order: release, refusal, escalation, and what may be decided next.
 
-mod engine_kit;
+mod kit;
 
-use atropos::engine::input::OrderResult;
-use atropos::engine::record::{OutcomeKind, PassedOver};
-use atropos::engine::settings::{Mode, Settings};
-use engine_kit::{EXCLUSIVE, MS, OTHER, Obey, T, WRITE, World, alter, c1, m01, settings};
+use atropos_engine::input::OrderResult;
+use atropos_engine::record::{OutcomeKind, PassedOver};
+use atropos_engine::settings::{Mode, Settings};
+use kit::{EXCLUSIVE, MS, OTHER, Obey, T, WRITE, World, alter, c1, m01, settings};
 
 #[test]
 fn when_the_kill_is_refused_the_next_candidate_follows() {

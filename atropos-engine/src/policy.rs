@@ -88,8 +88,8 @@ fn dominates(levels: &[f64], other: &Scored, candidate: &Scored) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::gain::{Part, Role};
-    use crate::engine::input::{Evidence, ResourceId, SessionKey};
+    use crate::gain::{Part, Role};
+    use crate::input::{Evidence, ResourceId, SessionKey};
 
     fn task(key: u64, gains: &[f64]) -> Scored {
         let part = |(r, gain_s): (usize, &f64)| Part {
