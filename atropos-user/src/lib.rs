@@ -8,6 +8,7 @@ pub mod cancel;
 pub mod cli;
 pub mod config;
 pub mod elf;
+pub mod governor;
 pub mod journal;
 #[cfg(feature = "ebpf")]
 pub mod kernel;

@@ -1,0 +1,173 @@
+//! What is kept of one unit.
+
+use crate::engine::record::Level;
+
+use super::allot::Demand;
+use super::load::Load;
+use super::unit::{Standing, Unit};
+
+/// How long something must have fitted before it comes back, and the least time between two trials of what was shed. 5 s.
+const HOLD_NS: u64 = 5_000_000_000;
+
+/// Each relapse doubles that, so often at most: 80 s.
+const MAX_DOUBLINGS: u32 = 4;
+
+/// What came back and stayed for so long has not relapsed. 60 s.
+const SETTLED_NS: u64 = 60_000_000_000;
+
+/// A trial lasts for so long. 100 ms: two ticks.
+const TRIAL_NS: u64 = 100_000_000;
+
+/// Trials may take this share of the budget on average. 0.1.
+const TRIAL_SHARE: f64 = 0.1;
+
+/// For how long a unit without a sample of its own is attached at a time when it may not be attached always. 100 ms.
+const CYCLE_NS: u64 = 100_000_000;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) unit: Unit,
+    pub(super) load: Load,
+    /// By level: calm, suspect.
+    pub(super) standing: [Standing; 2],
+    pub(super) better_since_ns: Option<u64>,
+    raised_ns: Option<u64>,
+    doublings: u32,
+    pub(super) next_trial_ns: u64,
+    pub(super) trial: bool,
+    /// When the current cycle began: attached first, then not.
+    cycle_ns: Option<u64>,
+}
+
+impl State {
+    pub(super) fn new(unit: Unit) -> Self {
+        Self {
+            unit,
+            load: Load::default(),
+            standing: [Standing::Whole; 2],
+            better_since_ns: None,
+            raised_ns: None,
+            doublings: 0,
+            next_trial_ns: 0,
+            trial: false,
+            cycle_ns: None,
+        }
+    }
+
+    /// Whether it is attached at all at a level.
+    pub(super) fn takes_part(&self, level: Level) -> bool {
+        level == Level::Suspect || self.unit.level == Level::Calm || self.unit.sample.is_some()
+    }
+
+    /// What it asks for at a level.
+    pub(super) fn demand(&self, level: Level) -> Option<Demand> {
+        let duty = self.duty(level)?;
+        Some(Demand {
+            share: self.load.share() * duty,
+            divisible: self.unit.divisible,
+        })
+    }
+
+    /// The share of the time that level and sample give it.
+    fn duty(&self, level: Level) -> Option<f64> {
+        if level == Level::Suspect || self.unit.level == Level::Calm {
+            return Some(1.0);
+        }
+        let sample = self.unit.sample?;
+        Some(sample.attached.as_secs_f64() / sample.every.as_secs_f64())
+    }
+
+    pub(super) fn lower(&mut self, slot: usize, to: Standing, now_ns: u64, budget: f64) {
+        self.standing[slot] = to;
+        self.better_since_ns = None;
+        let relapsed = self
+            .raised_ns
+            .take()
+            .map(|raised| now_ns < raised + SETTLED_NS);
+        self.doublings = match relapsed {
+            Some(true) => (self.doublings + 1).min(MAX_DOUBLINGS),
+            Some(false) => 0,
+            None => self.doublings,
+        };
+        self.trial = false;
+        self.next_trial_ns = now_ns + self.trial_pause_ns(budget);
+    }
+
+    pub(super) fn raise(&mut self, slot: usize, to: Standing, now_ns: u64) {
+        self.standing[slot] = to;
+        self.better_since_ns = None;
+        self.raised_ns = Some(now_ns);
+        self.trial = false;
+    }
+
+    /// Whether it has fitted better for long enough to come back.
+    pub(super) fn better_for(&mut self, now_ns: u64) -> bool {
+        let since_ns = *self.better_since_ns.get_or_insert(now_ns);
+        now_ns >= since_ns + self.hold_ns()
+    }
+
+    pub(super) fn begin_trial(&mut self) {
+        self.trial = true;
+        self.load.begin();
+    }
+
+    /// Whether a trial is running and has shown enough: its time is over, or it costs far too much.
+    pub(super) fn trial_is_over(&mut self, budget: f64) -> bool {
+        if !self.trial {
+            return false;
+        }
+        let (share, seen_ns) = self.load.judge();
+        seen_ns >= TRIAL_NS || (seen_ns > 0 && share > 2.0 * budget)
+    }
+
+    /// A trial has shown that it is still too much.
+    pub(super) fn relapse(&mut self, now_ns: u64, budget: f64) {
+        self.trial = false;
+        self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
+        self.next_trial_ns = now_ns + self.trial_pause_ns(budget);
+    }
+
+    /// Whether it should be attached now.
+    pub(super) fn wanted(&mut self, level: Level, slot: usize, now_ns: u64) -> bool {
+        if !self.takes_part(level) {
+            return false;
+        }
+        let sampled = level == Level::Calm && self.unit.level == Level::Suspect;
+        let attached_ns = self
+            .unit
+            .sample
+            .map_or(CYCLE_NS, |sample| ns(sample.attached));
+        let every_ns = match self.unit.sample {
+            Some(sample) if sampled => ns(sample.every),
+            _ => attached_ns,
+        };
+        match self.standing[slot] {
+            Standing::Shed => self.trial,
+            Standing::Whole if !sampled => true,
+            Standing::Whole => self.cycle(now_ns, attached_ns, every_ns),
+            Standing::Halved(times) => self.cycle(now_ns, attached_ns, every_ns << times),
+        }
+    }
+
+    fn cycle(&mut self, now_ns: u64, attached_ns: u64, every_ns: u64) -> bool {
+        let begun_ns = match self.cycle_ns {
+            Some(begun_ns) if now_ns < begun_ns.saturating_add(every_ns) => begun_ns,
+            _ => *self.cycle_ns.insert(now_ns),
+        };
+        now_ns < begun_ns.saturating_add(attached_ns)
+    }
+
+    fn hold_ns(&self) -> u64 {
+        HOLD_NS << self.doublings
+    }
+
+    /// Dear trials are rare: so rare that they take a small share of the budget.
+    fn trial_pause_ns(&self, budget: f64) -> u64 {
+        let affordable = TRIAL_NS as f64 * self.load.share() / (TRIAL_SHARE * budget);
+        self.hold_ns().max(affordable as u64)
+    }
+}
+
+fn ns(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
