@@ -1,5 +1,6 @@
 //! The one place where the agent reads a clock.
 
+use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
 const NS_IN_S: u64 = 1_000_000_000;
@@ -7,6 +8,18 @@ const NS_IN_S: u64 = 1_000_000_000;
 /// `CLOCK_MONOTONIC` in nanoseconds: the clock of the kernel half's records.
 pub fn monotonic_ns() -> u64 {
     read_ns(ClockId::CLOCK_MONOTONIC)
+}
+
+/// CPU time of the calling thread in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time of a process in nanoseconds, its ended threads included; nothing if it is gone.
+pub fn process_cpu_ns(pid: u32) -> Option<u64> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
+    let clock = nix::time::clock_getcpuclockid(pid).ok()?;
+    clock_gettime(clock).ok().map(time_ns)
 }
 
 /// The wall clock in nanoseconds since 1970.
@@ -20,6 +33,9 @@ pub fn epoch_minus_monotonic_ns() -> i64 {
 }
 
 fn read_ns(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock).expect("Linux has both clocks");
+    time_ns(clock_gettime(clock).expect("Linux has these clocks"))
+}
+
+fn time_ns(time: TimeSpec) -> u64 {
     u64::try_from(time.tv_sec()).unwrap_or(0) * NS_IN_S + u64::try_from(time.tv_nsec()).unwrap_or(0)
 }

@@ -9,7 +9,7 @@ use super::probes::Harvest;
 use super::watch::{View, Watcher};
 use crate::config::expr::Bound;
 use crate::engine::input::{
-    Event, EventKind, Input, InstanceKey, Lost, RequestStats, ResourceId, SessionKey, Tick,
+    Blind, Event, EventKind, Input, InstanceKey, Lost, RequestStats, ResourceId, SessionKey, Tick,
 };
 use crate::kernel::Decoded;
 use crate::memory::Memory;
@@ -19,17 +19,21 @@ pub struct Feed {
     watcher: Watcher,
     completed: Option<Bound>,
     completed_before: Option<u64>,
+    /// Resources that can never be seen in this process.
+    never_seen: Vec<Blind>,
     /// Waits in the snapshot before, by resource: one that has gone to none must still be told.
     waits_before: BTreeMap<ResourceId, usize>,
 }
 
 impl Feed {
     /// A feed from this watcher; `completed` counts the requests that the target has completed.
-    pub fn new(watcher: Watcher, completed: Option<Bound>) -> Self {
+    /// `never_seen` are resources that cannot be seen in this process.
+    pub fn new(watcher: Watcher, completed: Option<Bound>, never_seen: Vec<Blind>) -> Self {
         Self {
             watcher,
             completed,
             completed_before: None,
+            never_seen,
             waits_before: BTreeMap::new(),
         }
     }
@@ -75,7 +79,16 @@ impl Feed {
                 count: lost,
             }));
         }
-        let view = self.watcher.look(memory, now_ns, own);
+        let mut view = self.watcher.look(memory, now_ns, own);
+        for blind in self.never_seen.iter().chain(&harvest.blind) {
+            if !view
+                .blind
+                .iter()
+                .any(|known| known.resource == blind.resource)
+            {
+                view.blind.push(blind.clone());
+            }
+        }
         for snapshot in &view.snapshots {
             let before = self
                 .waits_before

@@ -7,6 +7,8 @@ pub mod clock;
 pub mod feed;
 mod forest;
 pub mod initiator;
+#[cfg(feature = "ebpf")]
+mod levels;
 mod locate;
 #[cfg(feature = "ebpf")]
 pub mod probes;

@@ -15,6 +15,7 @@ use crate::config::expr::{Bindings, Expr};
 use crate::config::{Alternative, Formula, Lookup, Preset, Probe, Problem};
 use crate::elf::operand::Start;
 use crate::elf::{Image, Site, SymbolPattern};
+use crate::engine::input::Blind;
 use crate::target::{MappedFile, Process, ProcessMemory};
 use crate::walk::{LockWalk, SessionList};
 
@@ -137,6 +138,19 @@ impl Resolved {
             sessions,
             walks,
         })
+    }
+
+    /// Resources whose walk cannot be made in this process.
+    pub fn never_seen(&self) -> Vec<Blind> {
+        let walks = self.preset.walks.iter().zip(&self.walks);
+        let blind = walks.filter_map(|(walk, bound)| {
+            let reason = bound.as_ref().err()?.clone();
+            Some(Blind {
+                resource: walk.resource,
+                reason,
+            })
+        });
+        blind.collect()
     }
 
     /// A watcher of the process.

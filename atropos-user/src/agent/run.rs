@@ -13,13 +13,14 @@ use super::carrier::Carrier;
 use super::clock;
 use super::feed::Feed;
 use super::initiator;
+use super::levels::Levels;
 use super::probes::Probes;
 use super::resolve::Resolved;
 use super::tell::Teller;
 use crate::cancel::SentOrder;
 use crate::engine::Engine;
 use crate::engine::input::{Input, OrderReport, OrderResult};
-use crate::engine::record::{Effect, Order};
+use crate::engine::record::{Effect, Level, Order};
 use crate::engine::settings::Settings;
 use crate::kernel::give_back_heap;
 
@@ -61,9 +62,13 @@ pub async fn run(
         .map(|formula| formula.bind(&resolved.names))
         .transpose()
         .context("the counter of completed requests cannot be read")?;
-    let feed = Feed::new(resolved.watcher()?, completed);
-    let probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
+    let feed = Feed::new(resolved.watcher()?, completed, resolved.never_seen());
+    let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
+    if resolved.preset.calibrate {
+        probes.calibrate();
+    }
     let stop = StopSignals::listen()?;
+    let closely = signal(SignalKind::user_defined1()).context("cannot listen for signals")?;
     give_back_heap();
     teller.attached(resolved, &settings, clock::monotonic_ns());
     let engine = Engine::new(settings);
@@ -74,8 +79,9 @@ pub async fn run(
         probes,
         carrier,
         teller,
+        levels: Levels::default(),
     };
-    Ok(watch.until_end(stop).await?)
+    Ok(watch.until_end(stop, closely).await?)
 }
 
 /// The signals that ask the agent to stop.
@@ -114,16 +120,18 @@ struct Watch<'a> {
     probes: Probes,
     carrier: Carrier,
     teller: &'a mut Teller,
+    levels: Levels,
 }
 
 impl Watch<'_> {
-    async fn until_end(&mut self, mut stop: StopSignals) -> Result<End> {
+    async fn until_end(&mut self, mut stop: StopSignals, mut closely: Signal) -> Result<End> {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 () = stop.asked() => return Ok(End::Asked),
+                Some(()) = closely.recv() => self.asked_to_watch_closely()?,
                 Some(sent) = self.carrier.answers.recv() => self.answered(&sent).await?,
                 _ = tick.tick() => {
                     if !self.resolved.process.still_same() {
@@ -135,9 +143,28 @@ impl Watch<'_> {
         }
     }
 
+    /// Somebody asked to watch closely, or no longer.
+    fn asked_to_watch_closely(&mut self) -> Result<()> {
+        let now_ns = clock::monotonic_ns();
+        let asked = self.levels.toggle(now_ns);
+        self.teller.operator(asked, now_ns);
+        self.probes.set_level(self.levels.now(), now_ns)
+    }
+
     /// One tick: look, feed, act.
     async fn tick(&mut self) -> Result<()> {
-        let harvest = self.probes.harvest(clock::monotonic_ns())?;
+        let now_ns = clock::monotonic_ns();
+        if self.levels.is_over(now_ns) {
+            self.teller.operator(Level::Calm, now_ns);
+            self.probes.set_level(self.levels.now(), now_ns)?;
+        }
+        let harvest = self.probes.harvest(now_ns)?;
+        for change in &harvest.changes {
+            self.teller.probes(change, now_ns);
+        }
+        if let Some(measured) = &harvest.calibrated {
+            self.teller.costs(measured, now_ns);
+        }
         let own = self.carrier.own_ids.borrow().clone();
         let now_ns = clock::monotonic_ns();
         let (inputs, view) = self
@@ -180,7 +207,11 @@ impl Watch<'_> {
         for effect in &effects {
             self.teller.effect(effect, input.at_ns());
             match effect {
-                Effect::Level(level) => self.probes.set_level(*level, clock::monotonic_ns())?,
+                Effect::Level(level) => {
+                    self.levels.engine = *level;
+                    self.probes
+                        .set_level(self.levels.now(), clock::monotonic_ns())?;
+                }
                 Effect::Cancel(order) => returned = self.send(order).await,
                 Effect::Overload(_) | Effect::Decision(_) | Effect::Outcome(_) => {}
             }

@@ -8,15 +8,16 @@ use super::clock;
 use super::resolve::Resolved;
 use super::watch::View;
 use crate::cancel::SentOrder;
-use crate::engine::input::{Input, Lost, OrderResult};
+use crate::engine::input::{Input, Lost, OrderResult, ResourceId};
 use crate::engine::record::{Effect, Level, Order, OrderOutcome, OverloadNote};
 use crate::engine::settings::{Mode, Settings};
+use crate::governor::{Change, Costs, Standing};
 use crate::journal::{Audit, Intent, Recorder};
 
 /// Where to tell.
 pub struct Teller {
     json: bool,
-    blind_before: Vec<String>,
+    blind_before: Vec<ResourceId>,
     audit: Option<Audit>,
     recorder: Option<Recorder>,
     trouble_before: Option<String>,
@@ -52,6 +53,20 @@ enum Line<'a> {
     Blind {
         at_ns: u64,
         reasons: &'a [String],
+    },
+    Probes {
+        at_ns: u64,
+        #[serde(flatten)]
+        change: &'a Change,
+    },
+    Costs {
+        at_ns: u64,
+        costs: Option<&'a Costs>,
+        trouble: Option<&'a str>,
+    },
+    Operator {
+        at_ns: u64,
+        level: Level,
     },
     Control {
         at_ns: u64,
@@ -164,6 +179,40 @@ impl Teller {
         });
     }
 
+    /// The governor has let probes be attached for more or less of the time.
+    pub fn probes(&mut self, change: &Change, at_ns: u64) {
+        if let Some(audit) = &self.audit {
+            audit.probes(change);
+        }
+        self.line(&Line::Probes { at_ns, change }, || change_text(change));
+    }
+
+    /// What a passing costs was measured, or could not be.
+    pub fn costs(&mut self, measured: &Result<Costs, String>, at_ns: u64) {
+        let line = Line::Costs {
+            at_ns,
+            costs: measured.as_ref().ok(),
+            trouble: measured.as_ref().err().map(String::as_str),
+        };
+        self.line(&line, || match measured {
+            Ok(costs) => costs_text(costs),
+            Err(why) => {
+                format!("what a probe costs could not be measured, usual costs are taken: {why}")
+            }
+        });
+    }
+
+    /// Somebody asked to watch closely for a while, or no longer.
+    pub fn operator(&mut self, level: Level, at_ns: u64) {
+        self.line(&Line::Operator { at_ns, level }, || {
+            match level {
+                Level::Suspect => "asked to watch closely for a while",
+                Level::Calm => "no longer asked to watch closely",
+            }
+            .to_owned()
+        });
+    }
+
     /// The way to the target is open again, or is not.
     pub fn control(&mut self, trouble: Option<&str>, at_ns: u64) {
         self.line(&Line::Control { at_ns, trouble }, || {
@@ -176,12 +225,13 @@ impl Teller {
 
     /// A look was taken: says when a resource goes blind or can be seen again.
     pub fn looked(&mut self, view: &View, at_ns: u64) {
-        let reasons: Vec<String> = view
-            .blind
-            .iter()
-            .map(|blind| blind.reason.clone())
-            .collect();
-        if reasons.is_empty() != self.blind_before.is_empty() {
+        let blind: Vec<ResourceId> = view.blind.iter().map(|blind| blind.resource).collect();
+        if blind != self.blind_before {
+            let reasons: Vec<String> = view
+                .blind
+                .iter()
+                .map(|blind| blind.reason.clone())
+                .collect();
             self.line(
                 &Line::Blind {
                     at_ns,
@@ -196,7 +246,7 @@ impl Teller {
                 },
             );
         }
-        self.blind_before = reasons;
+        self.blind_before = blind;
         self.journal(at_ns);
     }
 
@@ -282,6 +332,55 @@ pub(crate) fn effect_text(effect: &Effect) -> String {
         }) => format!("order: {rung_name} for session {}", task.id),
         Effect::Outcome(OrderOutcome { summary, .. }) => format!("outcome: {summary}"),
     }
+}
+
+/// What the governor changed, for a person.
+fn change_text(change: &Change) -> String {
+    let Change {
+        unit: _,
+        probes,
+        level,
+        from,
+        to,
+        share,
+        budget,
+    } = change;
+    let names = probes.join(", ");
+    let level = match level {
+        Level::Calm => "calm",
+        Level::Suspect => "suspect",
+    };
+    let costs = format!(
+        "{:.2} % of the target's CPU time while attached, budget {:.2} % ({level})",
+        share * 100.0,
+        budget * 100.0
+    );
+    match to {
+        Standing::Shed => format!("over budget: {names} detached; {costs}"),
+        _ if to < from => format!("over budget: {names} attached {to}; {costs}"),
+        _ => format!("within budget again: {names} attached {to}; {costs}"),
+    }
+}
+
+/// What a passing costs, for a person.
+pub(crate) fn costs_text(costs: &Costs) -> String {
+    let Costs {
+        emulated_ns,
+        usdt_ns,
+        stepped_ns,
+        counted_ns,
+        sent_ns,
+        calibrated,
+    } = costs;
+    let whence = if *calibrated {
+        "here"
+    } else {
+        "elsewhere, not measured here"
+    };
+    format!(
+        "a passing costs ({whence}): {emulated_ns:.0} ns at an emulated site, {usdt_ns:.0} ns at a USDT site, {stepped_ns:.0} ns at a \
+         single-stepped one; {counted_ns:.0} ns more for a request, {sent_ns:.0} ns more for a record"
+    )
 }
 
 fn answer_text(sent: &SentOrder) -> String {

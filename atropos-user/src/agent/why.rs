@@ -240,7 +240,13 @@ fn why_not(reason: &PassedOver) -> String {
             "undoing its work would take about as long as letting it finish".to_owned()
         }
         PassedOver::NoRung => "no command ends it in this state".to_owned(),
-        other => format!("{other:?}").to_lowercase(),
+        PassedOver::ProtectedPrincipal => "its user is protected".to_owned(),
+        PassedOver::Own => "it is the session of atropos itself".to_owned(),
+        PassedOver::CancelledBefore => "the same work was ended a short while ago".to_owned(),
+        PassedOver::UnderWay => "an order to end it is under way".to_owned(),
+        PassedOver::Budget => "as many tasks as are allowed have been ended".to_owned(),
+        PassedOver::WeakEvidence => "it is not known for sure that it is in the way".to_owned(),
+        PassedOver::LostEvents => "events were lost, so that the picture may be wrong".to_owned(),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `atropos check`: a preset, and what of it can be seen in a process.
 
 use std::process::ExitCode;
+#[cfg(feature = "ebpf")]
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -41,49 +43,32 @@ pub(super) struct CheckArgs {
 pub(super) fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let Some(pid) = args.pid else {
         let name = args.preset.as_deref().unwrap_or_default();
-        return print(args, &Report::of_preset(&config::load(name)?), None);
+        return print(args, &Report::of_preset(&config::load(name)?));
     };
     let process = Process::open(pid)?;
     let preset = preset_for(args.preset.as_deref(), &process)?;
     let resolved = Resolved::new(process, preset)?;
     let mut report = Report::of_process(&resolved);
-    let seconds = if args.seconds > 0.0 {
-        attach(args.seconds, &resolved, &mut report)?
-    } else {
-        None
-    };
+    if args.seconds > 0.0 {
+        attach(args.seconds, &resolved, &mut report)?;
+    }
     if args.try_cancel {
         let permission = try_cancel(args, &resolved)?;
         if let Some(initiator) = &mut report.initiator {
             initiator.permission = Some(permission);
         }
     }
-    print(args, &report, seconds)
+    print(args, &report)
 }
 
 /// Attaches everything for a while and counts.
 #[cfg(feature = "ebpf")]
-fn attach(seconds: f64, resolved: &Resolved, report: &mut Report) -> Result<Option<f64>, Failure> {
-    use std::time::Duration;
-
-    use crate::agent::clock;
-    use crate::agent::probes::Probes;
-    use crate::engine::record::Level;
-
-    let kernel = |error| Failure::new(exit::KERNEL, error);
-    let begun_ns = clock::monotonic_ns();
-    let mut probes = Probes::attach(resolved, begun_ns).map_err(kernel)?;
-    probes.set_level(Level::Suspect, begun_ns).map_err(kernel)?;
-    std::thread::sleep(Duration::from_secs_f64(seconds));
-    let hits = probes.hits().map_err(kernel)?;
-    for (name, count) in hits {
-        if let Some(probe) = report.probes.iter_mut().find(|probe| probe.name == name) {
-            probe.hits = Some(count);
-        }
-    }
-    Ok(Some(
-        clock::monotonic_ns().saturating_sub(begun_ns) as f64 / 1e9,
-    ))
+fn attach(seconds: f64, resolved: &Resolved, report: &mut Report) -> Result<(), Failure> {
+    let time = Duration::try_from_secs_f64(seconds)
+        .map_err(|error| Failure::new(exit::USAGE, anyhow!("--seconds {seconds}: {error}")))?;
+    report
+        .measure(resolved, time)
+        .map_err(|error| Failure::new(exit::KERNEL, error))
 }
 
 /// Without the kernel half nothing is attached.
@@ -92,12 +77,8 @@ fn attach(seconds: f64, resolved: &Resolved, report: &mut Report) -> Result<Opti
     clippy::unnecessary_wraps,
     reason = "the twin with the kernel half can fail"
 )]
-fn attach(
-    _seconds: f64,
-    _resolved: &Resolved,
-    _report: &mut Report,
-) -> Result<Option<f64>, Failure> {
-    Ok(None)
+fn attach(_seconds: f64, _resolved: &Resolved, _report: &mut Report) -> Result<(), Failure> {
+    Ok(())
 }
 
 fn try_cancel(args: &CheckArgs, resolved: &Resolved) -> Result<Result<(), String>, Failure> {
@@ -114,17 +95,18 @@ fn try_cancel(args: &CheckArgs, resolved: &Resolved) -> Result<Result<(), String
     }))
 }
 
-fn print(args: &CheckArgs, report: &Report, seconds: Option<f64>) -> Result<ExitCode, Failure> {
+/// Prints; the code says what is missing, sight before rights.
+fn print(args: &CheckArgs, report: &Report) -> Result<ExitCode, Failure> {
     if args.json {
         let json = serde_json::to_string_pretty(report)
             .map_err(|error| Failure::new(exit::FAILURE, anyhow!(error)))?;
         super::print(&format!("{json}\n"));
     } else {
-        super::print(&ui::check::text(report, seconds));
+        super::print(&ui::check::text(report));
     }
-    Ok(if report.is_whole() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(exit::BLIND)
+    Ok(match (report.is_seen(), report.may_cancel()) {
+        (false, _) => ExitCode::from(exit::BLIND),
+        (true, false) => ExitCode::from(exit::CONTROL),
+        (true, true) => ExitCode::SUCCESS,
     })
 }

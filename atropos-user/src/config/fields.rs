@@ -7,6 +7,7 @@ use super::preset::Formula;
 use super::problem::{Problem, Report};
 use super::schema::Section;
 use super::scope::Scope;
+use super::slo::share_of;
 use super::source::{Located, Place};
 use super::tree::{Entry, Node, Table, Value};
 
@@ -182,6 +183,17 @@ impl<'a> Fields<'a> {
             Err(message) => self.wrong(key, message, format!("allowed: {}", duration::ALLOWED)),
         }
         None
+    }
+
+    /// A share above zero and up to all, from per cent.
+    pub(crate) fn share(&self, key: &str) -> Option<f64> {
+        let text = self.typed(key, "a percentage in quotes", as_text)?;
+        let share = share_of(&text).filter(|share| *share <= 1.0);
+        if share.is_none() {
+            let message = format!("`{}` is not a percentage above 0", text.value);
+            self.wrong(key, message, "such as \"1%\"; at most \"100%\"");
+        }
+        share
     }
 
     /// One of several words.

@@ -10,7 +10,9 @@ pub(crate) fn overlay(mut base: Table, over: Table) -> Table {
     for entry in over.entries {
         match entry.key.as_str() {
             "extends" => {}
-            "match" | "layout" | "sessions" | "completed" => put_keys(&mut base, entry, &[]),
+            "match" | "layout" | "sessions" | "completed" | "budget" => {
+                put_keys(&mut base, entry, &[])
+            }
             "resource" | "probe" | "class" => put_items(&mut base, entry, "name", &[]),
             "walk" => put_items(
                 &mut base,

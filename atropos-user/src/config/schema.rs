@@ -73,6 +73,7 @@ pub(crate) const ROOT: Section = Section {
         may("walk", "array of tables"),
         may("class", "array of tables"),
         may("cancel", "table"),
+        may("budget", "table"),
     ],
 };
 
@@ -167,6 +168,15 @@ pub(crate) const PROBE: Section = Section {
         may("hot", "boolean"),
         may("priority", "integer"),
         may("enabled", "boolean"),
+    ],
+};
+
+pub(crate) const BUDGET: Section = Section {
+    name: "budget",
+    keys: &[
+        may("calm", "percentage"),
+        may("suspect", "percentage"),
+        may("calibrate", "boolean"),
     ],
 };
 
@@ -285,7 +295,7 @@ pub(crate) const RUNG: Section = Section {
 
 /// All of them.
 #[cfg(test)]
-pub(crate) const ALL: [&Section; 17] = [
+pub(crate) const ALL: [&Section; 18] = [
     &ROOT,
     &MATCH,
     &LAYOUT_ENTRY,
@@ -303,4 +313,5 @@ pub(crate) const ALL: [&Section; 17] = [
     &CLASS,
     &CANCEL,
     &RUNG,
+    &BUDGET,
 ];

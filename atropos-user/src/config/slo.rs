@@ -68,15 +68,18 @@ fn parse_percentile(text: &str) -> Result<f64, String> {
 
 /// `20%` to 0.2.
 fn parse_share(text: &str) -> Result<f64, String> {
+    share_of(text).ok_or_else(|| format!("`+{text}` is not a share above 0 in per cent"))
+}
+
+/// `20%` to 0.2, if it is a share above 0.
+pub(super) fn share_of(text: &str) -> Option<f64> {
     let number = text
         .strip_suffix('%')
         .filter(|number| number.starts_with(|c: char| c.is_ascii_digit()));
     let share = number
         .and_then(|number| number.parse::<f64>().ok())
         .map(|percent| percent / 100.0);
-    share
-        .filter(|share| share.is_finite() && *share > 0.0)
-        .ok_or_else(|| format!("`+{text}` is not a share above 0 in per cent"))
+    share.filter(|share| share.is_finite() && *share > 0.0)
 }
 
 /// A limit above zero.

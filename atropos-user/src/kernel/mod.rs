@@ -3,6 +3,7 @@
 //! Ownership is lifetime. A [`SiteLink`] detaches its site when it is dropped, and everything goes with [`Kernel`]: when
 //! the agent dies, however it dies, the kernel closes the links with its descriptors and no probe is left.
 
+mod calibration;
 mod counters;
 mod decode;
 mod heap;
@@ -13,6 +14,7 @@ mod ring;
 mod site;
 mod usdt;
 
+pub use calibration::calibrate;
 pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};
 pub use heap::give_back_heap;

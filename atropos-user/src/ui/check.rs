@@ -2,12 +2,16 @@
 
 use std::fmt::Write as _;
 
-use crate::agent::check::{InitiatorReport, ProbeReport, Report, ResourceReport, Target};
+use crate::agent::check::{
+    Fired, InitiatorReport, ProbeReport, Report, ResourceReport, Sight, Target,
+};
+use crate::agent::tell::costs_text;
 use crate::engine::record::Level;
+use crate::governor::Standing;
 
-/// The report as text. `seconds` is for how long probes were attached, if they were.
+/// The report as text.
 #[must_use]
-pub fn text(report: &Report, seconds: Option<f64>) -> String {
+pub fn text(report: &Report) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "preset {}: {}", report.preset, report.title);
     if let Some(Target {
@@ -35,7 +39,20 @@ pub fn text(report: &Report, seconds: Option<f64>) -> String {
     }
     let _ = writeln!(out, "\nprobes:");
     for one in &report.probes {
-        probe(&mut out, one, seconds);
+        probe(&mut out, one);
+    }
+    if let Some(costs) = &report.costs {
+        let (calm, suspect) = report.budget;
+        let _ = writeln!(
+            out,
+            "  {}\n  budget: {} % of the target's CPU time in calm, {} % when suspect",
+            costs_text(costs),
+            calm * 100.0,
+            suspect * 100.0
+        );
+    }
+    if let Some(count) = report.lost_count.filter(|count| *count > 0) {
+        let _ = writeln!(out, "  lost: {count} events");
     }
     let _ = writeln!(out, "\nresources:");
     for one in &report.resources {
@@ -47,7 +64,7 @@ pub fn text(report: &Report, seconds: Option<f64>) -> String {
     out
 }
 
-fn probe(out: &mut String, probe: &ProbeReport, seconds: Option<f64>) {
+fn probe(out: &mut String, probe: &ProbeReport) {
     let level = match probe.level {
         Level::Calm => "calm",
         Level::Suspect => "suspect",
@@ -77,39 +94,75 @@ fn probe(out: &mut String, probe: &ProbeReport, seconds: Option<f64>) {
             };
             let _ = write!(
                 out,
-                "{} {sites}at {:#x} ({}: {}{of})",
-                place.symbol, place.offset, place.cost, place.why
+                "{} {sites}at {:#x} of {} ({}: {}{of})",
+                place.symbol, place.offset, place.file, place.cost, place.why
             );
         }
     }
-    if let (Some(hits), Some(seconds)) = (probe.hits, seconds) {
-        let _ = match (hits, probe.level) {
-            (0, Level::Calm) => write!(out, "; silent for {seconds:.1} s (normal: a slow path)"),
-            (0, Level::Suspect) => write!(out, "; silent for {seconds:.1} s"),
-            _ => write!(out, "; {:.0} passings a second", hits as f64 / seconds),
-        };
+    if let Some(one) = &probe.fired {
+        fired(out, probe, one);
     }
     out.push('\n');
 }
 
-fn resource(out: &mut String, resource: &ResourceReport) {
-    let state = match &resource.blind {
-        None => "not tried (no process)".to_owned(),
-        Some(Some(reason)) => format!("blind: {reason}"),
-        Some(None) if resource.waiting == 0 => "seen; nobody waits at this moment".to_owned(),
-        Some(None) => format!(
-            "seen; {} waiting, {} of them confirmed by the futex that their thread blocks on",
-            resource.waiting, resource.confirmed_by_futex
+/// How a probe fared, and what would be done about what it costs.
+fn fired(out: &mut String, probe: &ProbeReport, fired: &Fired) {
+    let Fired {
+        attached_s,
+        per_s,
+        silent_s,
+        cost_ns,
+        share,
+        lost_count,
+    } = fired;
+    let _ = match (probe.hits, probe.level) {
+        (Some(0) | None, Level::Calm) => {
+            write!(out, "; silent for {attached_s:.1} s (normal: a slow path)")
+        }
+        (Some(0) | None, Level::Suspect) => write!(out, "; silent for {attached_s:.1} s"),
+        _ => write!(
+            out,
+            "; {per_s:.0} passings a second at {cost_ns:.0} ns, the last {silent_s:.1} s ago, {:.2} % of the target's CPU time",
+            share * 100.0
         ),
+    };
+    if *lost_count > 0 {
+        let _ = write!(out, "; {lost_count} passings could not be read");
+    }
+    for (standing, level) in [(probe.calm, "calm"), (probe.suspect, "suspect")] {
+        if let Some(standing) = standing.filter(|standing| *standing != Standing::Whole) {
+            let _ = write!(out, "; over budget when {level}: {standing}");
+        }
+    }
+}
+
+fn resource(out: &mut String, resource: &ResourceReport) {
+    let waiting = match (resource.waiting, resource.confirmed_by_futex) {
+        (0, _) => "nobody waits at this moment".to_owned(),
+        (waiting, confirmed) => format!(
+            "{waiting} waiting, {confirmed} of them confirmed by the futex that their thread blocks on"
+        ),
+    };
+    let reasons = resource.reasons.join("; ");
+    let state = match resource.sight {
+        None => "not tried (no process)".to_owned(),
+        Some(Sight::Blind) => format!("blind: {reasons}"),
+        Some(Sight::PartlyBlind) => format!("partly blind: {reasons}; {waiting}"),
+        Some(Sight::Seen) => format!("seen; {waiting}"),
     };
     let _ = writeln!(out, "  {:<16} {state}", resource.name);
 }
 
 fn initiator(out: &mut String, initiator: &InitiatorReport) {
     let _ = write!(out, "\nending a task: {}", initiator.rungs.join(" > "));
+    let how = match initiator.initiator {
+        "signal" => "tried with signal 0",
+        "exec" => "the programs were looked at",
+        _ => "tried on an own idle session",
+    };
     let _ = match &initiator.permission {
-        None => writeln!(out, " (permission not tried)"),
-        Some(Ok(())) => writeln!(out, " (tried on an own idle session: allowed)"),
-        Some(Err(reason)) => writeln!(out, " (tried: {reason})"),
+        None => writeln!(out, " (permission not tried; --try-cancel does)"),
+        Some(Ok(())) => writeln!(out, " ({how}: allowed)"),
+        Some(Err(reason)) => writeln!(out, " ({how}: {reason})"),
     };
 }

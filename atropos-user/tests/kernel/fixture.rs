@@ -1,4 +1,4 @@
-//! Compiles and drives `tests/fixtures/ops.c` and `usdt.c`. One process a test; it ends with the test, also when the test fails.
+//! Compiles and drives `tests/fixtures/ops.c`, `usdt.c` and `busy.c`. One process a test; it ends with the test, also when the test fails.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,6 +27,12 @@ impl Fixture {
     pub(crate) fn usdt() -> Self {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         Self::run(compiled(&PROGRAM, "usdt").to_owned())
+    }
+
+    /// The fixture that passes a site as fast as it can.
+    pub(crate) fn busy() -> Self {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        Self::run(compiled(&PROGRAM, "busy").to_owned())
     }
 
     fn run(program: PathBuf) -> Self {

@@ -10,7 +10,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod cost;
 mod fixture;
+mod governed;
 mod usdt;
 mod usdt_live;
 

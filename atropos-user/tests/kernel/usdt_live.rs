@@ -191,7 +191,7 @@ fn postgresql_s_own_probes_are_seen_through_a_config() {
         ("postgresql:sort__start", 1, 4, "cheap"),
     ];
     assert_eq!(sites, wanted);
-    let text = atropos::ui::check::text(&report, None);
+    let text = atropos::ui::check::text(&report);
     assert!(
         text.contains("postgresql:sort__start 4 sites, the first at"),
         "{text}"

@@ -340,7 +340,7 @@ impl Stage<'_> {
                 String::from_utf8_lossy(&output.stderr).trim()
             )
         })?;
-        Ok(Hits::of(&report, COUNT_SECONDS as f64, per_s))
+        Ok(Hits::of(&report, per_s))
     }
 }
 

@@ -26,14 +26,14 @@ pub(super) struct Hits {
 }
 
 impl Hits {
-    /// Out of the report of `atropos check`, which counted for so long while so many queries were answered a second.
-    pub(super) fn of(report: &Value, seconds: f64, queries_per_s: f64) -> Vec<Self> {
+    /// Out of the report of `atropos check`, which counted while so many queries were answered a second.
+    pub(super) fn of(report: &Value, queries_per_s: f64) -> Vec<Self> {
         let probes = report["probes"]
             .as_array()
             .map(Vec::as_slice)
             .unwrap_or_default();
         let hits = probes.iter().map(|probe| {
-            let per_s = probe["hits"].as_f64().unwrap_or(0.0) / seconds;
+            let per_s = probe["fired"]["per_s"].as_f64().unwrap_or(0.0);
             Self {
                 probe: probe["name"].as_str().unwrap_or("?").to_owned(),
                 calm: probe["level"] == "calm",
@@ -293,11 +293,11 @@ mod tests {
             ],
         };
         let report = json!({"probes": [
-            {"name": "mdl_wait", "level": "calm", "hits": 0},
-            {"name": "request_begin", "level": "suspect", "hits": 3000},
-            {"name": "request_end", "level": "suspect", "hits": 3000},
+            {"name": "mdl_wait", "level": "calm", "hits": 0, "fired": {"per_s": 0.0}},
+            {"name": "request_begin", "level": "suspect", "hits": 3000, "fired": {"per_s": 1000.0}},
+            {"name": "request_end", "level": "suspect", "hits": 3000, "fired": {"per_s": 1000.0}},
         ]});
-        let hits = Hits::of(&report, 3.0, 1000.0);
+        let hits = Hits::of(&report, 1000.0);
         Comparison::new(
             Workload::OltpReadWrite,
             50,

@@ -15,6 +15,7 @@ use super::source::Located;
 use crate::engine::input::ResourceId;
 use crate::engine::record::Level;
 use crate::engine::settings::{Class, Kind};
+use crate::governor::Budget;
 
 pub use walk::{Conflict, Label, List, Walk};
 
@@ -48,6 +49,10 @@ pub struct Preset {
     pub classes: Vec<TaskClass>,
     /// How tasks are ended. Without it nothing can be cancelled, only reported.
     pub cancel: Option<Cancel>,
+    /// What the probes may cost.
+    pub budget: Budget,
+    /// What a probe costs is measured at the start; else it is taken from another machine.
+    pub calibrate: bool,
 }
 
 /// How an application is recognised.
@@ -210,7 +215,7 @@ pub struct Probe {
     pub allow_expensive: bool,
     /// It is passed by every request or more often: the first to be shed.
     pub hot: bool,
-    /// Which probes stay when the cost is over budget: lower ones go first. 0 to 100.
+    /// How much it is worth when the cost is over budget: lower ones go first. 0 to 100.
     pub priority: u8,
 }
 

@@ -17,6 +17,7 @@ use super::source::{Located, Place};
 use super::tree::{Table, Value};
 use crate::engine::input::ResourceId;
 use crate::engine::settings::Kind;
+use crate::governor::Budget;
 
 /// Most modes of a resource: masks of modes have 32 bits.
 const MAX_MODES: usize = 32;
@@ -74,6 +75,7 @@ pub(super) fn preset(table: &Table, place: &Place, report: &Report) -> Option<Pr
             .collect(),
     };
     let completed = fields.table("completed", &schema::COMPLETED);
+    let budget = fields.table("budget", &schema::BUDGET);
     Some(Preset {
         title: fields
             .text("title")
@@ -95,12 +97,25 @@ pub(super) fn preset(table: &Table, place: &Place, report: &Report) -> Option<Pr
         walks: walks::read(&fields, &context),
         classes: tasks::classes(&fields),
         cancel: tasks::cancel(&fields),
+        budget: budget
+            .as_ref()
+            .map_or_else(Budget::default, |budget| read_budget(budget)),
+        calibrate: budget.is_none_or(|budget| budget.flag("calibrate", true)),
         resources: resources
             .into_iter()
             .filter_map(|(_, _, resource)| resource)
             .collect(),
         name: fields.text("name")?,
     })
+}
+
+/// `[budget]`.
+fn read_budget(fields: &Fields<'_>) -> Budget {
+    let usual = Budget::default();
+    Budget {
+        calm: fields.share("calm").unwrap_or(usual.calm),
+        suspect: fields.share("suspect").unwrap_or(usual.suspect),
+    }
 }
 
 /// `[match]`.

@@ -39,8 +39,18 @@ const OPS: [(&str, Op); 14] = [
 /// Levels.
 const LEVELS: [(&str, Level); 2] = [("calm", Level::Calm), ("suspect", Level::Suspect)];
 
-/// Priority of a probe that names none.
-const DEFAULT_PRIORITY: i64 = 50;
+/// Priority of a probe that names none: what decisions are made from stays longest.
+fn usual_priority(op: Op) -> u8 {
+    match op {
+        Op::SessionEnd => 90,
+        Op::WaitBegin | Op::WaitEnd | Op::Enqueue | Op::Dequeue => 80,
+        Op::Acquire | Op::Release | Op::ReleaseAll => 60,
+        Op::Killed | Op::Exit | Op::Fork => 50,
+        Op::Use | Op::Evict => 40,
+        Op::RequestBegin | Op::RequestEnd => 30,
+        Op::Progress => 20,
+    }
+}
 
 /// An argument as it is best: in a register, whole.
 const STAND_IN: Start = Start {
@@ -78,11 +88,10 @@ fn probe(
     let allow_expensive = fields
         .choice("expensive", "word", &[("allow", true), ("refuse", false)])
         .unwrap_or(false);
-    let priority = fields
-        .entry("priority")
-        .map_or(Some(DEFAULT_PRIORITY), |_| {
-            fields.integer("priority", 0, 100)
-        })?;
+    let priority = match fields.entry("priority") {
+        Some(_) => u8::try_from(fields.integer("priority", 0, 100)?).ok()?,
+        None => usual_priority(op?),
+    };
     Some(Probe {
         name: name?,
         level: level?,
@@ -92,7 +101,7 @@ fn probe(
         sample,
         allow_expensive,
         hot: fields.flag("hot", false),
-        priority: u8::try_from(priority).ok()?,
+        priority,
     })
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::engine::input::OrderResult;
 use crate::engine::record::{Decision, Level, Order, OrderOutcome, OverloadNote, Task};
 use crate::engine::settings::Mode;
+use crate::governor::Change;
 
 use super::Run;
 
@@ -63,6 +64,9 @@ pub(super) enum Body<'a> {
     },
     Level {
         level: Level,
+    },
+    Probes {
+        probes: &'a Change,
     },
     Lost {
         at_ns: u64,

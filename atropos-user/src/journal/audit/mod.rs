@@ -17,6 +17,7 @@ use crate::cancel::SentOrder;
 use crate::engine::input::Lost;
 use crate::engine::record::{Decision, Effect, Level, Order, OrderOutcome, OverloadNote};
 use crate::engine::settings::Mode;
+use crate::governor::Change;
 
 pub use line::SCHEMA;
 pub use writer::Counts;
@@ -157,6 +158,11 @@ impl Audit {
     /// The level of watching changed.
     pub fn level(&self, level: Level) {
         self.put(&Body::Level { level }, false);
+    }
+
+    /// The governor has let probes be attached for more or less of the time.
+    pub fn probes(&self, change: &Change) {
+        self.put(&Body::Probes { probes: change }, false);
     }
 
     /// Events were lost.

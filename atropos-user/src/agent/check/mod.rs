@@ -1,13 +1,19 @@
 //! What of a preset can be seen in a process: every layout number, probe, walk and the way to end a task, tried for real.
 
+#[cfg(feature = "ebpf")]
+mod measure;
+mod sight;
+
 use serde::Serialize;
 
 use super::clock;
 use super::resolve::{Place, Resolved};
-use crate::config::{Location, Preset};
+use crate::config::{Initiator, Location, Preset};
 use crate::elf::Cost;
 use crate::engine::record::Level;
+use crate::governor::{Costs, Standing};
 use crate::walk::Graph;
+pub use sight::Sight;
 
 /// Version of the JSON form.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -34,6 +40,15 @@ pub struct Report {
     pub unlearned: Vec<String>,
     /// Ways to end a task, and whether they may be used.
     pub initiator: Option<InitiatorReport>,
+    /// What a passing costs, if probes were attached.
+    pub costs: Option<Costs>,
+    /// What the probes may cost, as shares of the target's CPU time: in calm and when suspect.
+    pub budget: (f64, f64),
+    /// Things that could not be kept while probes were attached, whatever the cause.
+    pub lost_count: Option<u64>,
+    /// How each walk fares, by resource; the outer nothing is a resource without one.
+    #[serde(skip)]
+    walks: Vec<Option<Result<(), String>>>,
 }
 
 /// The process.
@@ -66,6 +81,29 @@ pub struct ProbeReport {
     pub alternatives: Vec<String>,
     /// Passings in the time of the check, if probes were attached.
     pub hits: Option<u64>,
+    /// The same in more words.
+    pub fired: Option<Fired>,
+    /// How much of its time it may be attached in calm, by what it cost in the check.
+    pub calm: Option<Standing>,
+    /// The same when suspect.
+    pub suspect: Option<Standing>,
+}
+
+/// How a probe fared while it was attached.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fired {
+    /// For how long it was attached, seconds: less than the time of the check if it is over budget.
+    pub attached_s: f64,
+    /// Passings a second of that time.
+    pub per_s: f64,
+    /// How long ago it fired last, seconds; if it never did, for how long it was attached.
+    pub silent_s: f64,
+    /// What one passing costs, nanoseconds; the dearest of its sites.
+    pub cost_ns: f64,
+    /// Share of the target's CPU time that it takes while it is attached, with those that stand and fall with it.
+    pub share: f64,
+    /// Passings whose arguments could not be read.
+    pub lost_count: u64,
 }
 
 /// Where a probe sits.
@@ -92,7 +130,11 @@ pub struct PlaceReport {
 pub struct ResourceReport {
     /// Name.
     pub name: String,
-    /// `seen`, or why it is blind; nothing without a process.
+    /// How well it can be seen; nothing without a process.
+    pub sight: Option<Sight>,
+    /// Why it cannot be seen, or not wholly.
+    pub reasons: Vec<String>,
+    /// Why it is blind, if it is; nothing without a process.
     pub blind: Option<Option<String>>,
     /// Sessions that wait for it at this moment.
     pub waiting: usize,
@@ -103,6 +145,8 @@ pub struct ResourceReport {
 /// The way to end a task.
 #[derive(Clone, Debug, Serialize)]
 pub struct InitiatorReport {
+    /// `mysql`, `postgres`, `signal` or `exec`.
+    pub initiator: &'static str,
     /// Rungs, gentlest first.
     pub rungs: Vec<String>,
     /// What came of trying it on an own idle session; nothing if it was not tried.
@@ -123,9 +167,14 @@ impl Report {
                 .map(|alternative| location(&alternative.location.value))
                 .collect(),
             hits: None,
+            fired: None,
+            calm: None,
+            suspect: None,
         };
         let resource = |resource: &crate::config::Resource| ResourceReport {
             name: resource.name.value.clone(),
+            sight: None,
+            reasons: Vec::new(),
             blind: None,
             waiting: 0,
             confirmed_by_futex: 0,
@@ -145,7 +194,17 @@ impl Report {
             probes: preset.probes.iter().map(probe).collect(),
             resources: preset.resources.iter().map(resource).collect(),
             unlearned: Vec::new(),
+            costs: None,
+            budget: (preset.budget.calm, preset.budget.suspect),
+            lost_count: None,
+            walks: vec![None; preset.resources.len()],
             initiator: preset.cancel.as_ref().map(|cancel| InitiatorReport {
+                initiator: match cancel.initiator {
+                    Initiator::Mysql => "mysql",
+                    Initiator::Postgres => "postgres",
+                    Initiator::Signal => "signal",
+                    Initiator::Exec => "exec",
+                },
                 rungs: rungs(cancel),
                 permission: None,
             }),
@@ -160,11 +219,18 @@ impl Report {
         }
         report.unlearned = resolved.unlearned.iter().map(ToString::to_string).collect();
         report.walk(resolved);
+        report.see(resolved);
         report
     }
 
-    /// Whether everything that the preset wants can be seen, and the initiator, if tried, may act.
-    pub fn is_whole(&self) -> bool {
+    /// Judges how well each resource can be seen, by what is known so far.
+    fn see(&mut self, resolved: &Resolved) {
+        let walks = self.walks.clone();
+        sight::judge(self, &resolved.preset, &walks);
+    }
+
+    /// Whether everything that the preset wants can be seen.
+    pub fn is_seen(&self) -> bool {
         let probes = self
             .probes
             .iter()
@@ -172,12 +238,14 @@ impl Report {
         let resources = self
             .resources
             .iter()
-            .all(|resource| !matches!(resource.blind, Some(Some(_))));
-        let initiator = self
-            .initiator
-            .as_ref()
-            .is_none_or(|initiator| !matches!(initiator.permission, Some(Err(_))));
-        probes && resources && initiator && self.unlearned.is_empty()
+            .all(|resource| resource.sight.is_none_or(|sight| sight == Sight::Seen));
+        probes && resources && self.unlearned.is_empty()
+    }
+
+    /// Whether tasks may be ended, as far as that was tried.
+    pub fn may_cancel(&self) -> bool {
+        let initiator = self.initiator.as_ref();
+        initiator.is_none_or(|initiator| !matches!(initiator.permission, Some(Err(_))))
     }
 
     /// Lists sessions and walks the locks, as `run` would.
@@ -219,14 +287,11 @@ impl Report {
                 }
                 last.map(|graph| (walk, graph))
             });
-            match seen {
-                Ok((walk, graph)) => {
-                    resource.blind = Some(None);
-                    resource.waiting = graph.waits.len();
-                    resource.confirmed_by_futex = confirmed(resolved, walk, &graph);
-                }
-                Err(reason) => resource.blind = Some(Some(reason)),
-            }
+            let fares = seen.map(|(walk, graph)| {
+                resource.waiting = graph.waits.len();
+                resource.confirmed_by_futex = confirmed(resolved, walk, &graph);
+            });
+            self.walks[usize::from(resolved.preset.walks[index].resource.0)] = Some(fares);
         }
         self.process = Some(Target {
             pid: resolved.process.pid(),

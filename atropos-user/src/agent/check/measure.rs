@@ -1,0 +1,71 @@
+//! Attaches every probe for a while, within the budget, and counts.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Fired, Report};
+use crate::agent::clock;
+use crate::agent::probes::Probes;
+use crate::agent::resolve::Resolved;
+use crate::agent::run::TICK;
+use crate::engine::record::Level;
+use crate::kernel::calibrate;
+
+impl Report {
+    /// Attaches everything for so long and notes what fired.
+    ///
+    /// # Errors
+    /// When the kernel half cannot be loaded, attached or read.
+    pub fn measure(&mut self, resolved: &Resolved, time: Duration) -> Result<()> {
+        let begun_ns = clock::monotonic_ns();
+        let mut probes = Probes::attach(resolved, begun_ns)?;
+        if resolved.preset.calibrate {
+            // Where it cannot be measured, the usual costs are shown as such.
+            if let Ok(costs) = calibrate(clock::thread_cpu_ns) {
+                probes.set_costs(costs);
+            }
+        }
+        probes.set_level(Level::Suspect, clock::monotonic_ns())?;
+        let until_ns = clock::monotonic_ns() + u64::try_from(time.as_nanos())?;
+        let mut lost_count = 0;
+        while clock::monotonic_ns() < until_ns {
+            sleep(TICK);
+            lost_count += probes.harvest(clock::monotonic_ns())?.lost;
+        }
+        let now_ns = clock::monotonic_ns();
+        for reading in probes.readings() {
+            let Some(probe) = self
+                .probes
+                .iter_mut()
+                .find(|probe| probe.name == reading.name)
+            else {
+                continue;
+            };
+            let attached_s = reading.attached_ns as f64 / 1e9;
+            let per_s = if attached_s > 0.0 {
+                reading.hits as f64 / attached_s
+            } else {
+                0.0
+            };
+            let (calm, suspect) = reading.standing;
+            probe.hits = Some(reading.hits);
+            probe.fired = Some(Fired {
+                attached_s,
+                per_s,
+                silent_s: reading.fired_ns.map_or(attached_s, |fired| {
+                    now_ns.saturating_sub(fired) as f64 / 1e9
+                }),
+                cost_ns: reading.cost_ns,
+                share: reading.share,
+                lost_count: reading.unreadable,
+            });
+            (probe.calm, probe.suspect) = (Some(calm), Some(suspect));
+        }
+        self.costs = Some(*probes.costs());
+        self.lost_count = Some(lost_count);
+        self.see(resolved);
+        Ok(())
+    }
+}

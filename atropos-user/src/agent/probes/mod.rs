@@ -1,0 +1,450 @@
+//! The probe sets of the two levels, attached to one process.
+//!
+//! Calm: probes that fire only when somebody already waits, and for a short time now and then those of the requests, to
+//! learn what is normal. Suspect: all of them. How much of it, the [`Governor`] says: it is told once a tick what they cost.
+//! Links that go are dropped on threads of their own, since detaching waits for the kernel.
+
+mod cpu;
+mod plan;
+
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use anyhow::{Context as _, Result, bail};
+use atropos_common::histogram::BUCKETS;
+use atropos_common::limits::{Loss, MAX_SITES};
+use atropos_common::op::Op;
+use atropos_common::record::EventRecord;
+use atropos_common::scope::Scope;
+
+use super::clock;
+use super::resolve::Resolved;
+use crate::engine::input::Blind;
+use crate::engine::record::Level;
+use crate::governor::{Change, Costs, Governor, Reading, Standing};
+use crate::kernel::{
+    Counters, Decoded, Kernel, Latencies, Ring, SiteLink, calibrate, give_back_heap,
+};
+use cpu::CpuMeter;
+use plan::{Planned, PlannedUnit, plan};
+
+/// Passings by site since the start.
+type Hits = [u64; MAX_SITES as usize];
+
+/// A unit of probes and, while it is attached, its links.
+struct Fitted {
+    planned: PlannedUnit,
+    attached: Option<Attached>,
+}
+
+/// Probes that are attached.
+struct Attached {
+    links: Vec<SiteLink>,
+    since_ns: u64,
+}
+
+/// What came in since the harvest before.
+#[derive(Debug, Default)]
+pub struct Harvest {
+    /// Records of the ring.
+    pub events: Vec<Decoded>,
+    /// Things that could not be kept, whatever the cause.
+    pub lost: u64,
+    /// For how long of the time request probes were attached.
+    pub covered_ns: u64,
+    /// Latencies of requests that completed, by bucket.
+    pub latency: Vec<(u16, u64)>,
+    /// What the governor changed.
+    pub changes: Vec<Change>,
+    /// Resources whose probes are shed.
+    pub blind: Vec<Blind>,
+    /// What a passing costs on this machine has just been measured, or could not be.
+    pub calibrated: Option<Result<Costs, String>>,
+}
+
+/// How one probe fares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeReading {
+    /// Name.
+    pub name: String,
+    /// Passings so far.
+    pub hits: u64,
+    /// For how long it has been attached in all.
+    pub attached_ns: u64,
+    /// What one passing costs the fixture; the dearest of its sites.
+    pub cost_ns: f64,
+    /// When a passing was last noticed, at the end of the tick.
+    pub fired_ns: Option<u64>,
+    /// Passings whose arguments could not be read, as far as records tell.
+    pub unreadable: u64,
+    /// Share of the target's CPU time that its unit takes while it is attached.
+    pub share: f64,
+    /// What its unit is allowed within the budget of calm and of suspect, as far as its cost is known.
+    pub standing: (Standing, Standing),
+}
+
+/// The attached probes.
+pub struct Probes {
+    kernel: Kernel,
+    ring: Ring,
+    counters: Counters,
+    units: Vec<Fitted>,
+    governor: Governor,
+    costs: Costs,
+    calibration: Option<Receiver<Result<Costs, String>>>,
+    cpu: CpuMeter,
+    hits_before: Hits,
+    fired_ns: Vec<Option<u64>>,
+    unreadable: Vec<u64>,
+    attached_ns: Vec<u64>,
+    harvested_ns: u64,
+    latency_before: Latencies,
+    lost_before: u64,
+    forks: bool,
+    resources: Vec<String>,
+}
+
+impl Probes {
+    /// Loads the kernel half and attaches the calm set to the process. All or nothing: on an error nothing stays.
+    ///
+    /// # Errors
+    /// When the kernel refuses a program or a probe, or no probe of the calm set has a place.
+    pub fn attach(resolved: &Resolved, now_ns: u64) -> Result<Self> {
+        let planned = plan(resolved)?;
+        if !planned.iter().any(|unit| unit.unit.level == Level::Calm) {
+            bail!(
+                "no probe of the calm set can be attached; see `atropos check --pid {}`",
+                resolved.process.pid()
+            );
+        }
+        let (mut kernel, ring, counters) = Kernel::load()?;
+        watch(&mut kernel, resolved)?;
+        let preset = &resolved.preset;
+        let units = planned.iter().map(|planned| planned.unit.clone()).collect();
+        let fitted = planned.into_iter().map(|planned| Fitted {
+            planned,
+            attached: None,
+        });
+        let resources = preset.resources.iter();
+        let mut probes = Self {
+            kernel,
+            ring,
+            counters,
+            units: fitted.collect(),
+            governor: Governor::new(preset.budget, units, now_ns),
+            costs: Costs::default(),
+            calibration: None,
+            cpu: CpuMeter::new(&resolved.process, preset.matching.forks),
+            hits_before: [0; MAX_SITES as usize],
+            fired_ns: vec![None; MAX_SITES as usize],
+            unreadable: vec![0; MAX_SITES as usize],
+            attached_ns: Vec::new(),
+            harvested_ns: now_ns,
+            latency_before: [0; BUCKETS],
+            lost_before: 0,
+            forks: preset.matching.forks,
+            resources: resources
+                .map(|resource| resource.name.value.clone())
+                .collect(),
+        };
+        probes.attached_ns = vec![0; probes.units.len()];
+        probes.fit(now_ns, |planned| planned.unit.level == Level::Calm)?;
+        Ok(probes)
+    }
+
+    /// Measures in the background what a passing costs on this machine; until then, and where it cannot be measured,
+    /// numbers of another one stand in.
+    pub fn calibrate(&mut self) {
+        let (send, receive) = channel();
+        std::thread::spawn(move || {
+            let measured = calibrate(clock::thread_cpu_ns).map_err(|error| format!("{error:#}"));
+            // Nobody waits for it any more if the run is over.
+            let _ = send.send(measured);
+            give_back_heap();
+        });
+        self.calibration = Some(receive);
+    }
+
+    /// What a passing costs, as far as it is known.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// Uses these costs from here on.
+    pub fn set_costs(&mut self, costs: Costs) {
+        self.costs = costs;
+    }
+
+    /// Changes the level.
+    ///
+    /// # Errors
+    /// When the kernel refuses a probe of the fuller set; the calm set stays.
+    pub fn set_level(&mut self, level: Level, now_ns: u64) -> Result<()> {
+        self.governor.enter(level, now_ns);
+        self.fit(now_ns, |_| true)
+    }
+
+    /// Takes what has come in, and starts or ends a sample when it is time.
+    ///
+    /// # Errors
+    /// When a map cannot be read or a probe not be attached.
+    pub fn harvest(&mut self, now_ns: u64) -> Result<Harvest> {
+        let mut harvest = Harvest::default();
+        self.ring.drain(|decoded| harvest.events.push(decoded));
+        for exit in harvest
+            .events
+            .iter()
+            .filter(|decoded| decoded.op == Op::Exit)
+        {
+            self.kernel
+                .close_exited(exit.record.pid, Some(exit.record.tid));
+            if self.forks && exit.record.pid == exit.record.tid {
+                self.kernel.forget(exit.record.pid);
+            }
+        }
+        for decoded in &harvest.events {
+            let unreadable = self.unreadable.get_mut(usize::from(decoded.record.site));
+            if let Some(unreadable) = unreadable
+                && decoded.record.flags & EventRecord::ARG_UNKNOWN != 0
+            {
+                *unreadable += 1;
+            }
+        }
+        let lost = self.counters.lost()?.iter().sum::<u64>() + self.ring.unreadable_count();
+        harvest.lost = lost - self.lost_before;
+        self.lost_before = lost;
+        if let Some(since_ns) = self.requests_since_ns() {
+            harvest.covered_ns = now_ns.saturating_sub(since_ns.max(self.harvested_ns));
+            harvest.latency = self.new_latencies()?;
+        }
+        harvest.calibrated = self.calibrated();
+        harvest.changes = self.govern(now_ns)?;
+        harvest.blind = self.blind();
+        self.harvested_ns = now_ns;
+        self.fit(now_ns, |_| true)?;
+        Ok(harvest)
+    }
+
+    /// Every probe that has a place, with what is known of it.
+    pub fn readings(&self) -> Vec<ProbeReading> {
+        let (calm, suspect) = (
+            self.governor.outlook(Level::Calm),
+            self.governor.outlook(Level::Suspect),
+        );
+        let mut readings: Vec<ProbeReading> = Vec::new();
+        for (index, unit) in self.units.iter().enumerate() {
+            for site in &unit.planned.sites {
+                let at = usize::from(site.cookie);
+                let (hits, fired_ns) = (self.hits_before[at], self.fired_ns[at]);
+                let cost_ns = self.costs.of(site.way(), site.work);
+                match readings.iter_mut().find(|known| known.name == site.name) {
+                    Some(known) => {
+                        known.hits += hits;
+                        known.unreadable += self.unreadable[at];
+                        known.fired_ns = known.fired_ns.max(fired_ns);
+                        known.cost_ns = known.cost_ns.max(cost_ns);
+                    }
+                    None => readings.push(ProbeReading {
+                        name: site.name.clone(),
+                        hits,
+                        attached_ns: self.attached_ns[index],
+                        cost_ns,
+                        fired_ns,
+                        unreadable: self.unreadable[at],
+                        share: self.governor.share(index),
+                        standing: (calm[index], suspect[index]),
+                    }),
+                }
+            }
+        }
+        readings
+    }
+
+    /// Passings of each probe so far, in the order of the preset: name and count.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn hits(&self) -> Result<Vec<(String, u64)>> {
+        let hits = self.counters.hits()?;
+        let mut found: Vec<(String, u64)> = Vec::new();
+        for site in self.sites() {
+            let hits = hits[usize::from(site.cookie)];
+            match found.last_mut() {
+                Some((name, sum)) if *name == site.name => *sum += hits,
+                _ => found.push((site.name.clone(), hits)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Things that could not be kept so far, by cause.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn lost(&self) -> Result<[u64; Loss::COUNT]> {
+        self.counters.lost()
+    }
+
+    /// Every site in the order of the preset.
+    fn sites(&self) -> Vec<&Planned> {
+        let mut sites: Vec<&Planned> = self
+            .units
+            .iter()
+            .flat_map(|unit| &unit.planned.sites)
+            .collect();
+        sites.sort_by_key(|site| site.cookie);
+        sites
+    }
+
+    /// Since when the request probes have been attached, if they are.
+    fn requests_since_ns(&self) -> Option<u64> {
+        let mut requests = self.units.iter().filter(|unit| unit.planned.times_requests);
+        requests.find_map(|unit| unit.attached.as_ref().map(|attached| attached.since_ns))
+    }
+
+    fn new_latencies(&mut self) -> Result<Vec<(u16, u64)>> {
+        let latencies = self.counters.latencies()?;
+        let grown = latencies.iter().zip(&self.latency_before).enumerate();
+        let fresh = grown.filter(|(_, (after, before))| after > before);
+        let fresh = fresh
+            .map(|(bucket, (after, before))| (bucket as u16, after - before))
+            .collect();
+        self.latency_before = latencies;
+        Ok(fresh)
+    }
+
+    /// The measured costs, in the moment in which they come in.
+    fn calibrated(&mut self) -> Option<Result<Costs, String>> {
+        let measured = match self.calibration.as_ref()?.try_recv() {
+            Ok(measured) => measured,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Err("the thread that measured is gone".to_owned()),
+        };
+        self.calibration = None;
+        if let Ok(costs) = measured {
+            self.costs = costs;
+        }
+        Some(measured)
+    }
+
+    /// Tells the governor what was seen since the harvest before.
+    fn govern(&mut self, now_ns: u64) -> Result<Vec<Change>> {
+        let hits = self.counters.hits()?;
+        let (before, from_ns) = (self.hits_before, self.harvested_ns);
+        let mut costs_ns = Vec::with_capacity(self.units.len());
+        for (unit, attached_ns) in self.units.iter().zip(&mut self.attached_ns) {
+            let since_ns = unit.attached.as_ref().map(|attached| attached.since_ns);
+            if let Some(since_ns) = since_ns {
+                *attached_ns += now_ns.saturating_sub(since_ns.max(from_ns));
+            }
+            let mut cost_ns = 0;
+            for site in &unit.planned.sites {
+                let at = usize::from(site.cookie);
+                let passings = hits[at].saturating_sub(before[at]);
+                if passings > 0 {
+                    self.fired_ns[at] = Some(now_ns);
+                }
+                cost_ns += self.costs.in_a_server(site.way(), site.work, passings);
+            }
+            costs_ns.push(
+                since_ns
+                    .filter(|since_ns| *since_ns <= from_ns)
+                    .map(|_| cost_ns),
+            );
+        }
+        self.hits_before = hits;
+        let cpu_ns = self.cpu.used_ns(now_ns);
+        Ok(self.governor.read(&Reading {
+            at_ns: now_ns,
+            cpu_ns,
+            costs_ns: &costs_ns,
+        }))
+    }
+
+    /// Resources that cannot be seen since their probes are shed.
+    fn blind(&self) -> Vec<Blind> {
+        let shed = self.governor.shed().map(|index| &self.units[index].planned);
+        shed.filter_map(|planned| {
+            let resource = planned.unit.resource?;
+            let name = self.resources.get(usize::from(resource.0));
+            Some(Blind {
+                resource,
+                reason: format!(
+                    "{}: over budget, so that its probes are detached: {}",
+                    name.map_or("a resource", String::as_str),
+                    planned.unit.probes.join(", ")
+                ),
+            })
+        })
+        .collect()
+    }
+
+    /// Attaches what the governor wants attached, and detaches the rest.
+    fn fit(&mut self, now_ns: u64, of_these: impl Fn(&PlannedUnit) -> bool) -> Result<()> {
+        for index in 0..self.units.len() {
+            if !of_these(&self.units[index].planned) {
+                continue;
+            }
+            let wanted = self.governor.wants(index, now_ns);
+            let unit = &mut self.units[index];
+            match (wanted, unit.attached.take()) {
+                (true, None) => {
+                    if unit.planned.times_requests {
+                        self.counters.start_sample(now_ns)?;
+                    }
+                    let links = attach_all(&mut self.kernel, &unit.planned.sites)?;
+                    unit.attached = Some(Attached {
+                        links,
+                        // What was passed while the kernel attached was seen in part.
+                        since_ns: clock::monotonic_ns().max(now_ns),
+                    });
+                }
+                (true, attached) => unit.attached = attached,
+                (false, Some(attached)) => detach(attached.links),
+                (false, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Brings the process into scope and, where sessions are processes, those that it has forked and will fork.
+fn watch(kernel: &mut Kernel, resolved: &Resolved) -> Result<()> {
+    let forks = resolved.preset.matching.forks;
+    let scope = Scope {
+        flags: if forks { Scope::FOLLOW_FORKS } else { 0 },
+        reserved: 0,
+    };
+    if forks {
+        kernel.follow_forks()?;
+    }
+    kernel.watch(resolved.process.pid(), scope)?;
+    if forks {
+        // After the parent: whoever is forked in between comes into scope by itself.
+        for child in resolved.process.children() {
+            kernel.watch(child, scope)?;
+        }
+    }
+    Ok(())
+}
+
+fn attach_all(kernel: &mut Kernel, sites: &[Planned]) -> Result<Vec<SiteLink>> {
+    sites
+        .iter()
+        .map(|planned| {
+            let (cookie, file, spec) = (planned.cookie, &planned.file, planned.spec());
+            let offset = planned.site.site.file_offset;
+            match planned.site.semaphore_offset {
+                None => kernel.attach(cookie, &spec, file, offset),
+                Some(semaphore) => kernel.attach_usdt(cookie, &spec, file, offset, semaphore),
+            }
+            .with_context(|| format!("cannot attach probe `{}`", planned.name))
+        })
+        .collect()
+}
+
+/// Each link on a thread of its own: every one waits for the kernel, and together they wait once.
+fn detach(links: Vec<SiteLink>) {
+    for link in links {
+        std::thread::spawn(move || drop(link));
+    }
+}

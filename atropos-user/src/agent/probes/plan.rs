@@ -1,0 +1,166 @@
+//! Which sites there are, what passing one costs, and which probes stand and fall together.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, anyhow};
+use atropos_common::limits::MAX_SITES;
+use atropos_common::op::Op;
+use atropos_common::site::SiteSpec;
+
+use crate::agent::resolve::{PlacedSite, Resolved};
+use crate::config::Probe;
+use crate::engine::input::ResourceId;
+use crate::engine::record::Level;
+use crate::governor::{Unit, Way, Work};
+
+/// A site that can be attached.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// Its probe; a USDT probe may have several sites.
+    pub(super) name: String,
+    pub(super) cookie: u16,
+    pub(super) file: PathBuf,
+    pub(super) site: PlacedSite,
+    /// Requests are counted in the kernel; everything else is rare and sent.
+    pub(super) work: Work,
+}
+
+impl Planned {
+    /// How the kernel gets to the program and back.
+    pub(super) fn way(&self) -> Way {
+        if !self.site.site.cost.is_emulated() {
+            Way::Stepped
+        } else if self.site.semaphore_offset.is_some() {
+            Way::Usdt
+        } else {
+            Way::Emulated
+        }
+    }
+
+    /// What the site means, with its flags.
+    pub(super) fn spec(&self) -> SiteSpec {
+        let flags = match self.work {
+            Work::Counted => 0,
+            Work::Sent => SiteSpec::EMIT,
+        };
+        SiteSpec {
+            flags,
+            ..self.site.spec
+        }
+    }
+}
+
+/// Probes that stand and fall together, with their sites.
+#[derive(Debug)]
+pub(super) struct PlannedUnit {
+    pub(super) unit: Unit,
+    /// Requests begin and end here: latencies are known while it is attached.
+    pub(super) times_requests: bool,
+    pub(super) sites: Vec<Planned>,
+}
+
+/// What makes probes one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bond {
+    Requests,
+    Waits(ResourceId),
+    Holds(ResourceId),
+    Units(ResourceId),
+    Alone(usize),
+}
+
+/// Every probe that has a place, with a cookie of its own for each site. One of the calm set without a place is an error: the
+/// preset counts on it.
+pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
+    let mut units: Vec<(Bond, PlannedUnit)> = Vec::new();
+    let mut cookie = 0_u16;
+    for resolved_probe in &resolved.probes {
+        let probe = &resolved.preset.probes[resolved_probe.probe];
+        let name = &probe.name.value;
+        let place = match &resolved_probe.place {
+            Ok(place) => place,
+            Err(tried) if probe.level == Level::Calm => {
+                return Err(anyhow!(
+                    "cannot attach probe `{name}`: {}",
+                    tried.join("; ")
+                ));
+            }
+            Err(_) => continue,
+        };
+        let bond = bond(probe, resolved_probe.probe);
+        // Those of the fuller set do not keep those of the calm set back, and the other way round.
+        let known = units
+            .iter_mut()
+            .find(|(other, unit)| *other == bond && unit.unit.level == probe.level);
+        let planned = match known {
+            Some((_, planned)) => {
+                join(&mut planned.unit, probe);
+                planned
+            }
+            None => {
+                units.push((bond, alone(probe)));
+                &mut units.last_mut().context("a unit was just added")?.1
+            }
+        };
+        for site in &place.sites {
+            cookie += 1;
+            if u32::from(cookie) >= MAX_SITES {
+                return Err(anyhow!(
+                    "cannot attach probe `{name}`: the preset has more sites than the {MAX_SITES} of the kernel half"
+                ));
+            }
+            planned.sites.push(Planned {
+                name: name.clone(),
+                cookie,
+                file: place.file.clone(),
+                site: site.clone(),
+                work: work(probe.op),
+            });
+        }
+    }
+    Ok(units.into_iter().map(|(_, planned)| planned).collect())
+}
+
+fn bond(probe: &Probe, index: usize) -> Bond {
+    let of = |bond: fn(ResourceId) -> Bond| probe.resource.map_or(Bond::Alone(index), bond);
+    match probe.op {
+        Op::RequestBegin | Op::RequestEnd => Bond::Requests,
+        Op::WaitBegin | Op::WaitEnd | Op::Enqueue | Op::Dequeue => of(Bond::Waits),
+        Op::Acquire | Op::Release | Op::ReleaseAll => of(Bond::Holds),
+        Op::Use | Op::Evict => of(Bond::Units),
+        Op::SessionEnd | Op::Killed | Op::Progress | Op::Exit | Op::Fork => Bond::Alone(index),
+    }
+}
+
+/// A unit of one probe, without its sites.
+fn alone(probe: &Probe) -> PlannedUnit {
+    let times_requests = matches!(probe.op, Op::RequestBegin | Op::RequestEnd);
+    PlannedUnit {
+        unit: Unit {
+            probes: vec![probe.name.value.clone()],
+            level: probe.level,
+            resource: probe.resource,
+            value: probe.priority,
+            hot: probe.hot,
+            sample: probe.sample,
+            divisible: times_requests || probe.op == Op::Progress,
+        },
+        times_requests,
+        sites: Vec::new(),
+    }
+}
+
+/// One more probe of the unit: it is worth what the best of them is, and as hot as the hottest.
+fn join(unit: &mut Unit, probe: &Probe) {
+    unit.probes.push(probe.name.value.clone());
+    unit.value = unit.value.max(probe.priority);
+    unit.hot |= probe.hot;
+    unit.sample = unit.sample.or(probe.sample);
+}
+
+fn work(op: Op) -> Work {
+    match op {
+        Op::RequestBegin | Op::RequestEnd => Work::Counted,
+        _ => Work::Sent,
+    }
+}
