@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Attached time that the share is taken over. 2 s: a stampede of waiters at the end of a stall is over by then, and what
 /// lasts is seen soon enough.
-pub(super) const WINDOW_NS: u64 = 2_000_000_000;
+const WINDOW_NS: u64 = 2_000_000_000;
 
 /// The target counts as using at least this share of one core. 0.2: a stalled server uses nothing, and the waits that it
 /// announces in that moment are what the probes are there for. Times window and calm budget that is 4 ms, some thousands of waits.
@@ -13,6 +13,9 @@ const FLOOR: f64 = 0.2;
 /// Costs of the latest attached time.
 #[derive(Debug, Default)]
 pub(super) struct Load {
+    /// A burst counts as if so much time had been like it and its silence. Whatever is sampled needs no such mercy: less of it
+    /// is still the truth.
+    mercy_ns: u64,
     slices: VecDeque<Slice>,
     sum: Slice,
     /// The share that was last known; what was let go keeps it.
@@ -28,6 +31,14 @@ struct Slice {
 }
 
 impl Load {
+    /// Of a unit that is sampled when it costs too much, or of one that is let go.
+    pub(super) fn new(divisible: bool) -> Self {
+        Self {
+            mercy_ns: if divisible { 0 } else { WINDOW_NS },
+            ..Self::default()
+        }
+    }
+
     /// So much was the cost while the target used so much CPU time.
     pub(super) fn add(&mut self, cost_ns: u64, cpu_ns: u64, elapsed_ns: u64) {
         let slice = Slice {
@@ -50,10 +61,10 @@ impl Load {
             self.sum.cpu_ns -= first.cpu_ns;
             self.sum.elapsed_ns -= first.elapsed_ns;
         }
-        self.known = self.over(self.sum.elapsed_ns.max(WINDOW_NS));
+        self.known = self.over(self.sum.elapsed_ns.max(self.mercy_ns));
     }
 
-    /// The share of the target's CPU time. A short burst counts as if the whole window had been like it and its silence.
+    /// The share of the target's CPU time.
     pub(super) fn share(&self) -> f64 {
         self.known
     }
@@ -64,7 +75,8 @@ impl Load {
         self.sum = Slice::default();
     }
 
-    /// The share over what was seen since [`Self::begin`], and for how long that was; takes it for the one that is known.
+    /// The share over what was seen, in the window and since [`Self::begin`], and for how long that was; takes it for the one
+    /// that is known.
     pub(super) fn judge(&mut self) -> (f64, u64) {
         if self.sum.elapsed_ns > 0 {
             self.known = self.over(self.sum.elapsed_ns);

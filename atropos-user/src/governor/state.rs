@@ -18,8 +18,8 @@ const SETTLED_NS: u64 = 60_000_000_000;
 /// A trial lasts for so long. 100 ms: two ticks.
 const TRIAL_NS: u64 = 100_000_000;
 
-/// Trials may take this share of the budget on average. 0.1.
-const TRIAL_SHARE: f64 = 0.1;
+/// Trials may take this share of the budget on average. 0.2: what takes all of the target's time is tried once in 50 s.
+const TRIAL_SHARE: f64 = 0.2;
 
 /// For how long a unit without a sample of its own is attached at a time when it may not be attached always. 100 ms.
 const CYCLE_NS: u64 = 100_000_000;
@@ -42,8 +42,8 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(unit: Unit) -> Self {
         Self {
+            load: Load::new(unit.divisible),
             unit,
-            load: Load::default(),
             standing: [Standing::Whole; 2],
             better_since_ns: None,
             raised_ns: None,
@@ -90,7 +90,11 @@ impl State {
             None => self.doublings,
         };
         self.trial = false;
-        self.next_trial_ns = now_ns + self.trial_pause_ns(budget);
+        if to == Standing::Shed {
+            // What is gone is judged by what it did while it was there, not by the quiet before.
+            self.load.judge();
+            self.next_trial_ns = now_ns + self.trial_pause_ns(budget);
+        }
     }
 
     pub(super) fn raise(&mut self, slot: usize, to: Standing, now_ns: u64) {

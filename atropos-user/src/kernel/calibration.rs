@@ -13,6 +13,7 @@ use atropos_common::scope::Scope;
 use atropos_common::site::{ArgSpec, Base, Cond, SiteSpec};
 
 use super::loader::Kernel;
+use super::site::SiteAt;
 use crate::governor::Costs;
 
 /// Our own program.
@@ -138,9 +139,13 @@ impl Fixture {
         const COOKIE: u16 = 1;
         let without_ns = self.passing_ns(site);
         let offset = file_offset(site as usize as u64)?;
-        let link = self
-            .kernel
-            .attach(COOKIE, spec, Path::new(PROGRAM), offset)?;
+        let link = self.kernel.attach_all(&[SiteAt {
+            cookie: COOKIE,
+            spec: *spec,
+            file: Path::new(PROGRAM),
+            offset,
+            semaphore_offset: None,
+        }])?;
         let with_ns = self.passing_ns(site);
         drop(link);
         Ok((with_ns - without_ns).max(0.0))

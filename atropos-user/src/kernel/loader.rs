@@ -1,5 +1,6 @@
 //! Loads the kernel half and owns it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -11,8 +12,9 @@ use aya::programs::{BtfTracePoint, TracePoint, UProbe};
 use aya::{Btf, Ebpf, EbpfLoader};
 
 use super::counters::Counters;
+use super::multi::{MultiProgram, MultiSite};
 use super::ring::Ring;
-use super::site::{self, SiteLink};
+use super::site::{self, SiteAt, SiteLink};
 use super::usdt;
 
 /// The object that `build.rs` made of `atropos-ebpf`.
@@ -21,6 +23,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/at
 /// The loaded kernel half.
 pub struct Kernel {
     ebpf: Ebpf,
+    /// Nothing on kernels that know no links of many sites.
+    multi: Option<MultiProgram>,
     sites: Array<MapData, SiteSpec>,
     scope: HashMap<MapData, u32, Scope>,
     sessions: HashMap<MapData, SessionKey, SessionValue>,
@@ -51,6 +55,7 @@ impl Kernel {
             .context("cannot load the kernel half")?;
         #[cfg(feature = "bpf-log")]
         super::log::start(&mut ebpf)?;
+        let multi = MultiProgram::load(OBJECT, &ebpf).ok();
         let mut take = |name: &'static str| -> Result<Map> {
             ebpf.take_map(name)
                 .ok_or_else(|| anyhow!("the kernel half has no map {name}"))
@@ -63,6 +68,7 @@ impl Kernel {
         let counters = Counters::new(take)?;
         let mut kernel = Self {
             ebpf,
+            multi,
             sites,
             scope,
             sessions,
@@ -105,6 +111,46 @@ impl Kernel {
     /// Processes in scope.
     pub fn watched(&self) -> Vec<u32> {
         self.scope.keys().filter_map(Result::ok).collect()
+    }
+
+    /// Says what sites mean and attaches them: those of one file by one link, where the kernel can.
+    ///
+    /// # Errors
+    /// When the kernel refuses one of them; then none of them stays.
+    pub fn attach_all(&mut self, sites: &[SiteAt<'_>]) -> Result<Vec<SiteLink>> {
+        if let Some(links) = self.attach_by_file(sites)? {
+            return Ok(links);
+        }
+        let one = |site: &SiteAt<'_>| match site.semaphore_offset {
+            None => self.attach(site.cookie, &site.spec, site.file, site.offset),
+            Some(semaphore) => {
+                self.attach_usdt(site.cookie, &site.spec, site.file, site.offset, semaphore)
+            }
+        };
+        sites.iter().map(one).collect()
+    }
+
+    /// One link for each file; nothing where the kernel cannot, or refuses: site by site it tells which one.
+    fn attach_by_file(&mut self, sites: &[SiteAt<'_>]) -> Result<Option<Vec<SiteLink>>> {
+        if self.multi.is_none() {
+            return Ok(None);
+        }
+        let mut files: BTreeMap<&Path, Vec<MultiSite>> = BTreeMap::new();
+        for site in sites {
+            self.say(site.cookie, &site.spec)?;
+            files.entry(site.file).or_default().push(MultiSite {
+                offset: site.offset,
+                semaphore_offset: site.semaphore_offset.unwrap_or(0),
+                cookie: u64::from(site.cookie),
+            });
+        }
+        let Some(multi) = &self.multi else {
+            return Ok(None);
+        };
+        let links = files
+            .into_iter()
+            .map(|(file, sites)| multi.attach(file, &sites).map(SiteLink::from));
+        Ok(links.collect::<Result<_>>().ok())
     }
 
     /// Says what a site means and attaches it.

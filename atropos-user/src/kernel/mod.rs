@@ -10,6 +10,7 @@ mod heap;
 mod loader;
 #[cfg(feature = "bpf-log")]
 mod log;
+mod multi;
 mod ring;
 mod site;
 mod usdt;
@@ -20,4 +21,4 @@ pub use decode::{Decoded, decode};
 pub use heap::give_back_heap;
 pub use loader::{Kernel, ProgramStat};
 pub use ring::Ring;
-pub use site::SiteLink;
+pub use site::{SiteAt, SiteLink};

@@ -1,14 +1,32 @@
 //! One attached site.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use atropos_common::site::SiteSpec;
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
 
 use super::usdt::UsdtLink;
 
-/// An attached site; dropping it detaches the probe, which waits for an RCU grace period (some milliseconds).
+/// A site and what passing it means.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteAt<'a> {
+    /// Its cookie.
+    pub cookie: u16,
+    /// What passing it means.
+    pub spec: SiteSpec,
+    /// File.
+    pub file: &'a Path,
+    /// File offset.
+    pub offset: u64,
+    /// File offset of the semaphore that must be raised for it.
+    pub semaphore_offset: Option<u64>,
+}
+
+/// An attached site, or several of one file; dropping it detaches the probes, which waits for the kernel (some milliseconds,
+/// tens of them on a busy machine).
 pub struct SiteLink {
     _link: Link,
 }
@@ -19,6 +37,16 @@ enum Link {
     Plain { _link: UProbeLink },
     /// By hand, with a semaphore.
     Usdt { _link: UsdtLink },
+    /// By hand, many at once.
+    Multi { _link: OwnedFd },
+}
+
+impl From<OwnedFd> for SiteLink {
+    fn from(link: OwnedFd) -> Self {
+        Self {
+            _link: Link::Multi { _link: link },
+        }
+    }
 }
 
 impl From<UsdtLink> for SiteLink {

@@ -118,7 +118,7 @@ fn create_link(program: RawFd, event: RawFd, cookie: u64) -> Result<OwnedFd> {
 }
 
 /// The descriptor that a system call gave, or its error.
-fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
+pub(super) fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     match RawFd::try_from(fd) {
         // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),

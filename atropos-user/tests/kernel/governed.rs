@@ -145,7 +145,7 @@ fn a_site_passed_half_a_million_times_a_second_is_let_go_and_the_target_loses_le
     let noise = noise(&mut target);
     let mut probes = attach(&target, PRESET);
     let before = work(&mut target);
-    let (changes, blind) = watch(&mut probes, Duration::from_secs(10));
+    let (changes, blind) = watch(&mut probes, Duration::from_secs(20));
     let watched = work(&mut target).since(before);
     let loss = watched.loss() - noise;
     println!("watched: loss {:+.2} %, {changes:?}", loss * 100.0);

@@ -22,7 +22,7 @@ use crate::engine::input::Blind;
 use crate::engine::record::Level;
 use crate::governor::{Change, Costs, Governor, Reading, Standing};
 use crate::kernel::{
-    Counters, Decoded, Kernel, Latencies, Ring, SiteLink, calibrate, give_back_heap,
+    Counters, Decoded, Kernel, Latencies, Ring, SiteAt, SiteLink, calibrate, give_back_heap,
 };
 use cpu::CpuMeter;
 use plan::{Planned, PlannedUnit, plan};
@@ -391,7 +391,7 @@ impl Probes {
                     if unit.planned.times_requests {
                         self.counters.start_sample(now_ns)?;
                     }
-                    let links = attach_all(&mut self.kernel, &unit.planned.sites)?;
+                    let links = attach_all(&mut self.kernel, &unit.planned)?;
                     unit.attached = Some(Attached {
                         links,
                         // What was passed while the kernel attached was seen in part.
@@ -427,19 +427,21 @@ fn watch(kernel: &mut Kernel, resolved: &Resolved) -> Result<()> {
     Ok(())
 }
 
-fn attach_all(kernel: &mut Kernel, sites: &[Planned]) -> Result<Vec<SiteLink>> {
-    sites
+fn attach_all(kernel: &mut Kernel, unit: &PlannedUnit) -> Result<Vec<SiteLink>> {
+    let sites: Vec<SiteAt<'_>> = unit
+        .sites
         .iter()
-        .map(|planned| {
-            let (cookie, file, spec) = (planned.cookie, &planned.file, planned.spec());
-            let offset = planned.site.site.file_offset;
-            match planned.site.semaphore_offset {
-                None => kernel.attach(cookie, &spec, file, offset),
-                Some(semaphore) => kernel.attach_usdt(cookie, &spec, file, offset, semaphore),
-            }
-            .with_context(|| format!("cannot attach probe `{}`", planned.name))
+        .map(|planned| SiteAt {
+            cookie: planned.cookie,
+            spec: planned.spec(),
+            file: &planned.file,
+            offset: planned.site.site.file_offset,
+            semaphore_offset: planned.site.semaphore_offset,
         })
-        .collect()
+        .collect();
+    kernel
+        .attach_all(&sites)
+        .with_context(|| format!("cannot attach probe `{}`", unit.unit.probes.join("`, `")))
 }
 
 /// Each link on a thread of its own: every one waits for the kernel, and together they wait once.
