@@ -112,6 +112,36 @@ fn tables_of_an_array_are_overridden_by_name_and_others_are_appended() {
 }
 
 #[test]
+fn a_budget_is_overridden_key_by_key_and_has_defaults() {
+    let usual = config::load("mariadb").unwrap().budget;
+    assert_eq!((usual.calm, usual.suspect), (0.01, 0.05));
+    let preset = good(&format!(
+        "{MARIADB}[budget]\ncalm = \"0.5%\"\ncalibrate = false\n"
+    ));
+    assert_eq!((preset.budget.calm, preset.budget.suspect), (0.005, 0.05));
+    assert!(!preset.calibrate);
+}
+
+#[test]
+fn a_probe_is_worth_what_its_operation_is_unless_it_says_otherwise() {
+    let preset = good(&format!(
+        "{MARIADB}[[probe]]\nname = \"request_end\"\npriority = 99\n"
+    ));
+    let worth = |name: &str| {
+        let probe = preset.probes.iter().find(|probe| probe.name.value == name);
+        probe.unwrap().priority
+    };
+    assert_eq!(
+        (
+            worth("mdl_wait"),
+            worth("request_begin"),
+            worth("request_end")
+        ),
+        (80, 30, 99)
+    );
+}
+
+#[test]
 fn what_is_not_wanted_is_switched_off() {
     let preset = good(&format!(
         "{MARIADB}[[probe]]\nname = \"request_begin\"\nenabled = false\n[[cancel.rung]]\nname = \"KILL CONNECTION\"\nenabled = false\n"

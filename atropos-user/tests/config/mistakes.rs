@@ -55,6 +55,9 @@ mistakes! {
     an_empty_name: "name = \"small\"" => "name = \" \"";
     a_number_out_of_bounds: "limit = 1000" => "limit = 0";
     a_number_beyond_64_bits: "next = 16" => "next = 0xffff_ffff_ffff_ffff";
+    a_budget_without_a_percent_sign: "[completed]" => "[budget]\ncalm = \"1\"\n[completed]";
+    a_budget_of_more_than_all: "[completed]" => "[budget]\nsuspect = \"101%\"\n[completed]";
+    a_budget_that_is_a_number: "[completed]" => "[budget]\ncalm = 1\n[completed]";
     a_date: "undo = 1" => "undo = 1979-05-27";
     too_many_dots: "next = 16" => "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a = 1";
     a_path_in_the_place_of_a_program: "\"smalld\"" => "\"/usr/sbin/smalld\"";

@@ -251,3 +251,41 @@ async fn a_server_that_restarts_is_followed_when_it_was_named_by_its_program() {
     });
     assert!(agent.stop().success());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_says_what_is_seen_and_whether_tasks_may_be_ended() {
+    let Some(server) = server().await else { return };
+    server
+        .run(&[
+            "create user weak@localhost",
+            "grant process on *.* to weak@localhost",
+        ])
+        .await;
+    let (pid, socket) = (server.pid.to_string(), server.socket.display().to_string());
+    let check = |arguments: &[&str]| {
+        atropos()
+            .args(["check", "--seconds", "1", "--try-cancel"])
+            .args(["--pid", &pid, "--socket", &socket])
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    let allowed = check(&["--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&allowed.stdout).unwrap();
+    assert_eq!(allowed.status.code(), Some(0), "{report:#}");
+    assert_eq!(report["resources"][0]["sight"], "seen");
+    assert_eq!(report["initiator"]["initiator"], "mysql");
+    let text = String::from_utf8(check(&[]).stdout).unwrap();
+    assert!(
+        text.contains("KILL CONNECTION (tried on an own idle session: allowed)"),
+        "{text}"
+    );
+    assert!(text.contains("metadata_lock    seen; "), "{text}");
+    let refused = check(&["--user", "weak"]);
+    let text = String::from_utf8(refused.stdout).unwrap();
+    assert_eq!(refused.status.code(), Some(6), "{text}");
+    assert!(
+        text.contains("CONNECTION ADMIN"),
+        "the grant that is missing: {text}"
+    );
+}

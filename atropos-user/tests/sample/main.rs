@@ -6,6 +6,8 @@
 #[path = "../mariadb/agent.rs"]
 #[allow(dead_code, reason = "its other half is for the tests on MariaDB")]
 mod agent;
+#[cfg(feature = "ebpf")]
+mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod program;

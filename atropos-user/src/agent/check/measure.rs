@@ -19,13 +19,12 @@ impl Report {
     /// # Errors
     /// When the kernel half cannot be loaded, attached or read.
     pub fn measure(&mut self, resolved: &Resolved, time: Duration) -> Result<()> {
-        let begun_ns = clock::monotonic_ns();
-        let mut probes = Probes::attach(resolved, begun_ns)?;
-        if resolved.preset.calibrate {
-            // Where it cannot be measured, the usual costs are shown as such.
-            if let Ok(costs) = calibrate(clock::thread_cpu_ns) {
-                probes.set_costs(costs);
-            }
+        // Where it cannot be measured, the usual costs are shown as such.
+        let calibrate = || calibrate(clock::thread_cpu_ns).ok();
+        let costs = resolved.preset.calibrate.then(calibrate).flatten();
+        let mut probes = Probes::attach(resolved, clock::monotonic_ns())?;
+        if let Some(costs) = costs {
+            probes.set_costs(costs);
         }
         probes.set_level(Level::Suspect, clock::monotonic_ns())?;
         let until_ns = clock::monotonic_ns() + u64::try_from(time.as_nanos())?;
