@@ -33,13 +33,11 @@ impl Levels {
 
     /// Somebody asked: for the fuller set, or no longer for it. What is asked for now.
     pub(super) fn toggle(&mut self, now_ns: u64) -> Level {
-        match self.asked_until_ns.take() {
-            Some(_) => Level::Calm,
-            None => {
-                self.asked_until_ns = Some(now_ns + ASKED_NS);
-                Level::Suspect
-            }
+        if self.asked_until_ns.take().is_some() {
+            return Level::Calm;
         }
+        self.asked_until_ns = Some(now_ns + ASKED_NS);
+        Level::Suspect
     }
 
     /// Whether the time that was asked for has just run out.

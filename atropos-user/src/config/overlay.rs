@@ -11,7 +11,7 @@ pub(crate) fn overlay(mut base: Table, over: Table) -> Table {
         match entry.key.as_str() {
             "extends" => {}
             "match" | "layout" | "sessions" | "completed" | "budget" => {
-                put_keys(&mut base, entry, &[])
+                put_keys(&mut base, entry, &[]);
             }
             "resource" | "probe" | "class" => put_items(&mut base, entry, "name", &[]),
             "walk" => put_items(

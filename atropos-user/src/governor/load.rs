@@ -24,6 +24,10 @@ pub(super) struct Load {
 
 /// One stretch of time.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "a number says its unit by its name"
+)]
 struct Slice {
     cost_ns: u64,
     cpu_ns: u64,

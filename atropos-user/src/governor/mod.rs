@@ -146,6 +146,13 @@ impl Governor {
             .is_some_and(|unit| unit.wanted(level, slot(level), now_ns))
     }
 
+    /// A unit that was wanted is there: its attached time counts from here.
+    pub fn attached(&mut self, unit: usize, since_ns: u64) {
+        if let Some(unit) = self.units.get_mut(unit) {
+            unit.attached(since_ns);
+        }
+    }
+
     /// Units that are shed at this level.
     pub fn shed(&self) -> impl Iterator<Item = usize> {
         self.units

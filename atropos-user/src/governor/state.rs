@@ -153,6 +153,13 @@ impl State {
         }
     }
 
+    /// It has come: the cycle that it was wanted for begins in truth.
+    pub(super) fn attached(&mut self, since_ns: u64) {
+        if self.cycle_ns.is_some() {
+            self.cycle_ns = Some(since_ns);
+        }
+    }
+
     fn cycle(&mut self, now_ns: u64, attached_ns: u64, every_ns: u64) -> bool {
         let begun_ns = match self.cycle_ns {
             Some(begun_ns) if now_ns < begun_ns.saturating_add(every_ns) => begun_ns,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use atropos_common::record::{OpenKey, OpenValue, SessionKey, SessionValue};
@@ -12,7 +13,7 @@ use aya::programs::{BtfTracePoint, TracePoint, UProbe};
 use aya::{Btf, Ebpf, EbpfLoader};
 
 use super::counters::Counters;
-use super::multi::{MultiProgram, MultiSite};
+use super::multi::{MultiProgram, MultiSite, Prepared};
 use super::ring::Ring;
 use super::site::{self, SiteAt, SiteLink};
 use super::usdt;
@@ -24,7 +25,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/at
 pub struct Kernel {
     ebpf: Ebpf,
     /// Nothing on kernels that know no links of many sites.
-    multi: Option<MultiProgram>,
+    multi: Option<Arc<MultiProgram>>,
     sites: Array<MapData, SiteSpec>,
     scope: HashMap<MapData, u32, Scope>,
     sessions: HashMap<MapData, SessionKey, SessionValue>,
@@ -55,7 +56,7 @@ impl Kernel {
             .context("cannot load the kernel half")?;
         #[cfg(feature = "bpf-log")]
         super::log::start(&mut ebpf)?;
-        let multi = MultiProgram::load(OBJECT, &ebpf).ok();
+        let multi = MultiProgram::load(OBJECT, &ebpf).ok().map(Arc::new);
         let mut take = |name: &'static str| -> Result<Map> {
             ebpf.take_map(name)
                 .ok_or_else(|| anyhow!("the kernel half has no map {name}"))
@@ -118,7 +119,10 @@ impl Kernel {
     /// # Errors
     /// When the kernel refuses one of them; then none of them stays.
     pub fn attach_all(&mut self, sites: &[SiteAt<'_>]) -> Result<Vec<SiteLink>> {
-        if let Some(links) = self.attach_by_file(sites)? {
+        // What the kernel refuses as a whole is tried site by site, which tells what it refuses.
+        if let Some(prepared) = self.prepare(sites)?
+            && let Ok(links) = prepared.attach()
+        {
             return Ok(links);
         }
         let one = |site: &SiteAt<'_>| match site.semaphore_offset {
@@ -130,11 +134,14 @@ impl Kernel {
         sites.iter().map(one).collect()
     }
 
-    /// One link for each file; nothing where the kernel cannot, or refuses: site by site it tells which one.
-    fn attach_by_file(&mut self, sites: &[SiteAt<'_>]) -> Result<Option<Vec<SiteLink>>> {
-        if self.multi.is_none() {
+    /// Says what sites mean, to be attached on another thread; nothing where the kernel knows no links of many sites.
+    ///
+    /// # Errors
+    /// When the map of sites cannot be written.
+    pub fn prepare(&mut self, sites: &[SiteAt<'_>]) -> Result<Option<Prepared>> {
+        let Some(program) = self.multi.clone() else {
             return Ok(None);
-        }
+        };
         let mut files: BTreeMap<&Path, Vec<MultiSite>> = BTreeMap::new();
         for site in sites {
             self.say(site.cookie, &site.spec)?;
@@ -144,13 +151,13 @@ impl Kernel {
                 cookie: u64::from(site.cookie),
             });
         }
-        let Some(multi) = &self.multi else {
-            return Ok(None);
-        };
-        let links = files
+        let files = files
             .into_iter()
-            .map(|(file, sites)| multi.attach(file, &sites).map(SiteLink::from));
-        Ok(links.collect::<Result<_>>().ok())
+            .map(|(file, sites)| (file.to_owned(), sites));
+        Ok(Some(Prepared {
+            program,
+            files: files.collect(),
+        }))
     }
 
     /// Says what a site means and attaches it.

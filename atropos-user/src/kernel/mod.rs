@@ -20,5 +20,6 @@ pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};
 pub use heap::give_back_heap;
 pub use loader::{Kernel, ProgramStat};
+pub use multi::Prepared;
 pub use ring::Ring;
 pub use site::{SiteAt, SiteLink};

@@ -10,7 +10,8 @@ use std::ffi::CString;
 use std::mem;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use aya::Ebpf;
@@ -19,6 +20,7 @@ use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_cmd, bpf_prog_type};
 use nix::libc;
 
+use super::site::SiteLink;
 use super::usdt::owned;
 
 /// The site program.
@@ -27,6 +29,26 @@ const PROGRAM: &str = "site";
 /// The site program, loaded for links of many sites.
 pub(super) struct MultiProgram {
     program: OwnedFd,
+}
+
+/// Sites that are said and not yet attached: attaching waits for the kernel, and may do so on any thread.
+pub struct Prepared {
+    pub(super) program: Arc<MultiProgram>,
+    pub(super) files: Vec<(PathBuf, Vec<MultiSite>)>,
+}
+
+impl Prepared {
+    /// Attaches them, those of one file by one link.
+    ///
+    /// # Errors
+    /// When the kernel refuses one of them; then none of them stays.
+    pub fn attach(self) -> Result<Vec<SiteLink>> {
+        let links = self
+            .files
+            .iter()
+            .map(|(file, sites)| self.program.attach(file, sites).map(SiteLink::from));
+        links.collect()
+    }
 }
 
 /// One site of a link.

@@ -118,20 +118,19 @@ fn watch(
     worked: Duration,
 ) -> (Work, Vec<Change>, usize) {
     let (before, begun) = (work(target), Instant::now());
-    let (mut changes, mut blind) = (Vec::new(), 0);
+    let mut changes = Vec::new();
     loop {
         sleep(TICK);
         let harvest = probes
             .harvest(clock::monotonic_ns())
             .unwrap_or_else(|error| panic!("{error:#}"));
         changes.extend(harvest.changes);
-        blind = harvest.blind.len();
         let done = work(target).since(before);
         if done.site_ns + done.twin_ns >= worked.as_nanos() as f64 {
-            return (done, changes, blind);
+            return (done, changes, harvest.blind.len());
         }
         assert!(
-            begun.elapsed() < Duration::from_secs(120),
+            begun.elapsed() < Duration::from_mins(2),
             "the machine is too busy for this test"
         );
     }
@@ -157,7 +156,7 @@ fn a_site_passed_half_a_million_times_a_second_is_let_go_and_the_target_loses_le
     let mut target = Fixture::busy();
     let noise = noise(&mut target);
     let mut probes = attach(&target, PRESET);
-    let (watched, changes, blind) = watch(&mut target, &mut probes, Duration::from_secs(10));
+    let (watched, changes, blind) = watch(&mut target, &mut probes, Duration::from_secs(15));
     let loss = watched.loss() - noise;
     println!("watched: loss {:+.2} %, {changes:?}", loss * 100.0);
     assert_eq!(
@@ -186,7 +185,7 @@ fn requests_over_budget_are_sampled_and_no_resource_goes_blind() {
     probes
         .set_level(Level::Suspect, clock::monotonic_ns())
         .unwrap_or_else(|error| panic!("{error:#}"));
-    let (watched, changes, blind) = watch(&mut target, &mut probes, Duration::from_secs(10));
+    let (watched, changes, blind) = watch(&mut target, &mut probes, Duration::from_secs(15));
     let loss = watched.loss() - noise;
     println!("watched: loss {:+.2} %, {changes:?}", loss * 100.0);
     assert!(

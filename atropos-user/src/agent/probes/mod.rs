@@ -2,14 +2,15 @@
 //!
 //! Calm: probes that fire only when somebody already waits, and for a short time now and then those of the requests, to
 //! learn what is normal. Suspect: all of them. How much of it, the [`Governor`] says: it is told once a tick what they cost.
-//! Links that go are dropped on threads of their own, since detaching waits for the kernel.
+//! Whoever attaches or detaches waits for the kernel; the agent does not (see `fitted`).
 
 mod cpu;
+mod fitted;
 mod plan;
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use atropos_common::histogram::BUCKETS;
 use atropos_common::limits::{Loss, MAX_SITES};
 use atropos_common::op::Op;
@@ -21,26 +22,13 @@ use super::resolve::Resolved;
 use crate::engine::input::Blind;
 use crate::engine::record::Level;
 use crate::governor::{Change, Costs, Governor, Reading, Standing};
-use crate::kernel::{
-    Counters, Decoded, Kernel, Latencies, Ring, SiteAt, SiteLink, calibrate, give_back_heap,
-};
+use crate::kernel::{Counters, Decoded, Kernel, Latencies, Ring, calibrate, give_back_heap};
 use cpu::CpuMeter;
-use plan::{Planned, PlannedUnit, plan};
+use fitted::Fitted;
+use plan::{Planned, plan};
 
 /// Passings by site since the start.
 type Hits = [u64; MAX_SITES as usize];
-
-/// A unit of probes and, while it is attached, its links.
-struct Fitted {
-    planned: PlannedUnit,
-    attached: Option<Attached>,
-}
-
-/// Probes that are attached.
-struct Attached {
-    links: Vec<SiteLink>,
-    since_ns: u64,
-}
 
 /// What came in since the harvest before.
 #[derive(Debug, Default)]
@@ -92,12 +80,12 @@ pub struct Probes {
     costs: Costs,
     calibration: Option<Receiver<Result<Costs, String>>>,
     cpu: CpuMeter,
-    hits_before: Hits,
+    hits_before: Box<Hits>,
     fired_ns: Vec<Option<u64>>,
     unreadable: Vec<u64>,
     attached_ns: Vec<u64>,
     harvested_ns: u64,
-    latency_before: Latencies,
+    latency_before: Box<Latencies>,
     lost_before: u64,
     forks: bool,
     resources: Vec<String>,
@@ -120,10 +108,7 @@ impl Probes {
         watch(&mut kernel, resolved)?;
         let preset = &resolved.preset;
         let units = planned.iter().map(|planned| planned.unit.clone()).collect();
-        let fitted = planned.into_iter().map(|planned| Fitted {
-            planned,
-            attached: None,
-        });
+        let fitted = planned.into_iter().map(Fitted::new);
         let resources = preset.resources.iter();
         let mut probes = Self {
             kernel,
@@ -134,12 +119,12 @@ impl Probes {
             costs: Costs::default(),
             calibration: None,
             cpu: CpuMeter::new(&resolved.process, preset.matching.forks),
-            hits_before: [0; MAX_SITES as usize],
+            hits_before: Box::new([0; MAX_SITES as usize]),
             fired_ns: vec![None; MAX_SITES as usize],
             unreadable: vec![0; MAX_SITES as usize],
             attached_ns: Vec::new(),
             harvested_ns: now_ns,
-            latency_before: [0; BUCKETS],
+            latency_before: Box::new([0; BUCKETS]),
             lost_before: 0,
             forks: preset.matching.forks,
             resources: resources
@@ -147,7 +132,11 @@ impl Probes {
                 .collect(),
         };
         probes.attached_ns = vec![0; probes.units.len()];
-        probes.fit(now_ns, |planned| planned.unit.level == Level::Calm)?;
+        for unit in &mut probes.units {
+            if unit.planned.unit.level == Level::Calm {
+                unit.attach(&mut probes.kernel)?;
+            }
+        }
         Ok(probes)
     }
 
@@ -174,13 +163,13 @@ impl Probes {
         self.costs = costs;
     }
 
-    /// Changes the level.
+    /// Changes the level. The fuller set is on its way when this returns; [`Self::harvest`] sees it through.
     ///
     /// # Errors
     /// When the kernel refuses a probe of the fuller set; the calm set stays.
     pub fn set_level(&mut self, level: Level, now_ns: u64) -> Result<()> {
         self.governor.enter(level, now_ns);
-        self.fit(now_ns, |_| true)
+        self.fit(now_ns)
     }
 
     /// Takes what has come in, and starts or ends a sample when it is time.
@@ -188,6 +177,7 @@ impl Probes {
     /// # Errors
     /// When a map cannot be read or a probe not be attached.
     pub fn harvest(&mut self, now_ns: u64) -> Result<Harvest> {
+        self.settle()?;
         let mut harvest = Harvest::default();
         self.ring.drain(|decoded| harvest.events.push(decoded));
         for exit in harvest
@@ -220,7 +210,7 @@ impl Probes {
         harvest.changes = self.govern(now_ns)?;
         harvest.blind = self.blind();
         self.harvested_ns = now_ns;
-        self.fit(now_ns, |_| true)?;
+        self.fit(now_ns)?;
         Ok(harvest)
     }
 
@@ -298,17 +288,17 @@ impl Probes {
     /// Since when the request probes have been attached, if they are.
     fn requests_since_ns(&self) -> Option<u64> {
         let mut requests = self.units.iter().filter(|unit| unit.planned.times_requests);
-        requests.find_map(|unit| unit.attached.as_ref().map(|attached| attached.since_ns))
+        requests.find_map(Fitted::since_ns)
     }
 
     fn new_latencies(&mut self) -> Result<Vec<(u16, u64)>> {
         let latencies = self.counters.latencies()?;
-        let grown = latencies.iter().zip(&self.latency_before).enumerate();
+        let grown = latencies.iter().zip(self.latency_before.iter()).enumerate();
         let fresh = grown.filter(|(_, (after, before))| after > before);
         let fresh = fresh
             .map(|(bucket, (after, before))| (bucket as u16, after - before))
             .collect();
-        self.latency_before = latencies;
+        *self.latency_before = latencies;
         Ok(fresh)
     }
 
@@ -329,17 +319,17 @@ impl Probes {
     /// Tells the governor what was seen since the harvest before.
     fn govern(&mut self, now_ns: u64) -> Result<Vec<Change>> {
         let hits = self.counters.hits()?;
-        let (before, from_ns) = (self.hits_before, self.harvested_ns);
+        let from_ns = self.harvested_ns;
         let mut costs_ns = Vec::with_capacity(self.units.len());
         for (unit, attached_ns) in self.units.iter().zip(&mut self.attached_ns) {
-            let since_ns = unit.attached.as_ref().map(|attached| attached.since_ns);
+            let since_ns = unit.since_ns();
             if let Some(since_ns) = since_ns {
                 *attached_ns += now_ns.saturating_sub(since_ns.max(from_ns));
             }
             let mut cost_ns = 0;
             for site in &unit.planned.sites {
                 let at = usize::from(site.cookie);
-                let passings = hits[at].saturating_sub(before[at]);
+                let passings = hits[at].saturating_sub(self.hits_before[at]);
                 if passings > 0 {
                     self.fired_ns[at] = Some(now_ns);
                 }
@@ -351,7 +341,7 @@ impl Probes {
                     .map(|_| cost_ns),
             );
         }
-        self.hits_before = hits;
+        *self.hits_before = hits;
         let cpu_ns = self.cpu.used_ns(now_ns);
         Ok(self.governor.read(&Reading {
             at_ns: now_ns,
@@ -379,28 +369,26 @@ impl Probes {
     }
 
     /// Attaches what the governor wants attached, and detaches the rest.
-    fn fit(&mut self, now_ns: u64, of_these: impl Fn(&PlannedUnit) -> bool) -> Result<()> {
-        for index in 0..self.units.len() {
-            if !of_these(&self.units[index].planned) {
-                continue;
-            }
+    fn fit(&mut self, now_ns: u64) -> Result<()> {
+        for (index, unit) in self.units.iter_mut().enumerate() {
             let wanted = self.governor.wants(index, now_ns);
-            let unit = &mut self.units[index];
-            match (wanted, unit.attached.take()) {
-                (true, None) => {
-                    if unit.planned.times_requests {
-                        self.counters.start_sample(now_ns)?;
-                    }
-                    let links = attach_all(&mut self.kernel, &unit.planned)?;
-                    unit.attached = Some(Attached {
-                        links,
-                        // What was passed while the kernel attached was seen in part.
-                        since_ns: clock::monotonic_ns().max(now_ns),
-                    });
+            if wanted && unit.is_off() {
+                if unit.planned.times_requests {
+                    self.counters.start_sample(now_ns)?;
                 }
-                (true, attached) => unit.attached = attached,
-                (false, Some(attached)) => detach(attached.links),
-                (false, None) => {}
+                unit.begin(&mut self.kernel)?;
+            } else if !wanted {
+                unit.detach();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what the kernel has attached since.
+    fn settle(&mut self) -> Result<()> {
+        for (index, unit) in self.units.iter_mut().enumerate() {
+            if let Some(since_ns) = unit.settle(&mut self.kernel)? {
+                self.governor.attached(index, since_ns);
             }
         }
         Ok(())
@@ -425,28 +413,4 @@ fn watch(kernel: &mut Kernel, resolved: &Resolved) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn attach_all(kernel: &mut Kernel, unit: &PlannedUnit) -> Result<Vec<SiteLink>> {
-    let sites: Vec<SiteAt<'_>> = unit
-        .sites
-        .iter()
-        .map(|planned| SiteAt {
-            cookie: planned.cookie,
-            spec: planned.spec(),
-            file: &planned.file,
-            offset: planned.site.site.file_offset,
-            semaphore_offset: planned.site.semaphore_offset,
-        })
-        .collect();
-    kernel
-        .attach_all(&sites)
-        .with_context(|| format!("cannot attach probe `{}`", unit.unit.probes.join("`, `")))
-}
-
-/// Each link on a thread of its own: every one waits for the kernel, and together they wait once.
-fn detach(links: Vec<SiteLink>) {
-    for link in links {
-        std::thread::spawn(move || drop(link));
-    }
 }

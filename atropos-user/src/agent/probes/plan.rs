@@ -92,15 +92,12 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
         let known = units
             .iter_mut()
             .find(|(other, unit)| *other == bond && unit.unit.level == probe.level);
-        let planned = match known {
-            Some((_, planned)) => {
-                join(&mut planned.unit, probe);
-                planned
-            }
-            None => {
-                units.push((bond, alone(probe)));
-                &mut units.last_mut().context("a unit was just added")?.1
-            }
+        let planned = if let Some((_, planned)) = known {
+            join(&mut planned.unit, probe);
+            planned
+        } else {
+            units.push((bond, alone(probe)));
+            &mut units.last_mut().context("a unit was just added")?.1
         };
         for site in &place.sites {
             cookie += 1;
