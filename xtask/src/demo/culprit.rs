@@ -24,8 +24,10 @@ use super::story::Story;
 pub(super) const FORGOTTEN: Duration = Duration::from_secs(5);
 /// After this long somebody remembers it, if nothing ended it before.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(10);
-/// How far the long statement has come when somebody queues behind it.
-pub(super) const HEAD_START: Duration = Duration::from_millis(500);
+/// The long update has settled.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// How long the load runs beside the long update before the backup comes.
+const BESIDE: Duration = Duration::from_secs(3);
 
 /// A session that is let in.
 #[derive(Clone, Debug)]
@@ -38,7 +40,9 @@ pub(crate) struct Culprit {
 
 /// What happened, by the scene's own eyes.
 pub(crate) struct Acts {
-    /// Until when all was calm.
+    /// From when things were as they would have been without the culprit, if that is later than the start of the load.
+    pub(crate) calm_from_ns: u64,
+    /// Until when they were.
     pub(crate) calm_until_ns: u64,
     /// From when the others are blocked.
     pub(crate) trouble_ns: u64,
@@ -106,7 +110,6 @@ async fn backup_lock(server: &Server, story: &Story) -> Result<Acts> {
             id: u64::from(backup.id()),
         },
     ];
-    let calm_until_ns = now_ns();
     story.tell(format!(
         "session {} (batch): UPDATE of every row of a big table",
         batch.id()
@@ -114,7 +117,7 @@ async fn backup_lock(server: &Server, story: &Story) -> Result<Acts> {
     let for_update = story.clone();
     let leftover = tokio::spawn(async move {
         let done = batch
-            .query_drop("UPDATE demo.big SET k = k + 1")
+            .query_drop("UPDATE demo.big SET k = CRC32(SHA2(REPEAT(id, 1000), 512)) DIV 2")
             .await
             .map_err(|error| code(&error));
         for_update.tell(format!(
@@ -123,7 +126,10 @@ async fn backup_lock(server: &Server, story: &Story) -> Result<Acts> {
             fate(done)
         ));
     });
-    sleep(HEAD_START).await;
+    // The update takes its part of the machine before, during and after: what the backup does is measured against that.
+    sleep(WARM_UP).await;
+    let calm_from_ns = now_ns();
+    sleep(BESIDE).await;
     let trouble_ns = now_ns();
     story.tell(format!(
         "session {} (backup): FLUSH TABLES WITH READ LOCK",
@@ -147,7 +153,8 @@ async fn backup_lock(server: &Server, story: &Story) -> Result<Acts> {
     ));
     close(backup).await;
     Ok(Acts {
-        calm_until_ns,
+        calm_from_ns,
+        calm_until_ns: trouble_ns,
         trouble_ns,
         release_ns,
         culprits,
@@ -236,6 +243,7 @@ async fn forgotten_transaction(server: &Server, story: &Story) -> Result<Acts> {
         close(deploy).await;
     });
     Ok(Acts {
+        calm_from_ns: 0,
         calm_until_ns: trouble_ns,
         trouble_ns,
         release_ns,

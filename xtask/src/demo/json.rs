@@ -126,7 +126,7 @@ impl Case {
         samples: &[Sample],
     ) -> Self {
         let phase = |from_ns, to_ns| Phase::new(samples, from_ns, to_ns, span.to_ns);
-        let before = phase(span.from_ns, acts.calm_until_ns);
+        let before = phase(span.from_ns.max(acts.calm_from_ns), acts.calm_until_ns);
         let recovery_ms = recovery_ns(samples, acts.release_ns, span.to_ns, before.p99_ms).map(ms);
         let targets = Targets::of(seen, acts);
         let decision = seen

@@ -7,13 +7,15 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::clock::now_ns;
-use super::culprit::{Acts, Culprit, FORGOTTEN, HEAD_START, Play, REMEMBERED, Scene};
+use super::culprit::{Acts, Culprit, FORGOTTEN, Play, REMEMBERED, Scene};
 use super::place::fate;
 use super::sample::Sample;
 use super::story::Story;
 
 /// How long the scan runs if nobody ends it.
 const SCAN: Duration = Duration::from_secs(10);
+/// How far it has come when somebody queues behind it.
+const HEAD_START: Duration = Duration::from_millis(500);
 
 /// Whoever wants the table alone waits for a long scan, and everybody waits for him.
 pub(crate) struct LongScan;
@@ -58,6 +60,7 @@ async fn long_scan(server: &Sample, story: &Story) -> Result<Acts> {
     let what = format!("the EXCLUSIVE {}", fate(done));
     tell_of(story, backup.id(), "backup", &what);
     Ok(Acts {
+        calm_from_ns: 0,
         calm_until_ns,
         trouble_ns,
         release_ns,
@@ -115,6 +118,7 @@ async fn forgotten_session(server: &Sample, story: &Story) -> Result<Acts> {
     tell_of(story, deploy.id(), "deploy", &what);
     let _ = freed.send(());
     Ok(Acts {
+        calm_from_ns: 0,
         calm_until_ns: trouble_ns,
         trouble_ns,
         release_ns,

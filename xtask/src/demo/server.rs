@@ -19,7 +19,7 @@ use crate::process::{find, is_root};
 pub(crate) const SMALL_ROWS: u64 = 10_000;
 /// Small tables, `t1` to `t4`.
 pub(crate) const SMALL_TABLES: u64 = 4;
-/// Rows of the big table: an update of all of them takes several seconds.
+/// Rows of the big table: a batch that computes something for each of them takes some ten seconds.
 const BIG_ROWS: u64 = 700_000;
 /// How long a start may take on a slow disk.
 const START: Duration = Duration::from_mins(1);
