@@ -238,10 +238,9 @@ impl Watcher {
                     .collect();
                 (sessions, graphs)
             });
-            let missed = near.missed();
-            if let Ok((sessions, _)) = &seen {
-                self.fields
-                    .learn(&missed, sessions.iter().map(|session| session.key));
+            let learned = near.learned();
+            if seen.is_ok() {
+                self.fields = learned;
             }
             let whole = seen
                 .as_ref()

@@ -10,6 +10,7 @@ mod agent;
 mod common;
 
 mod orders;
+mod reads;
 #[cfg(feature = "ebpf")]
 mod run;
 mod scene;
