@@ -9,6 +9,7 @@ mod agent;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod inside;
 mod orders;
 mod reads;
 #[cfg(feature = "ebpf")]
