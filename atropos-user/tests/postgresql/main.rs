@@ -9,6 +9,7 @@ mod agent;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod classes;
 mod inside;
 mod orders;
 mod reads;
