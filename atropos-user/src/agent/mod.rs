@@ -10,6 +10,7 @@ pub mod initiator;
 mod locate;
 #[cfg(feature = "ebpf")]
 pub mod probes;
+mod register;
 pub mod resolve;
 #[cfg(feature = "ebpf")]
 pub mod run;

@@ -118,9 +118,32 @@ pub(crate) const SESSIONS: Section = Section {
         may("ended_us", "expression"),
         may("started_epoch_s", "expression"),
         may("killed", "expression"),
-        may("progress", "expression"),
         may("text", "text"),
         may("principal", "text"),
+        may("progress", "array of tables"),
+        may("note", "array of tables"),
+        may("slots", "expression"),
+        may("takes_slot", "expression"),
+    ],
+};
+
+pub(crate) const STEP: Section = Section {
+    name: "sessions.progress",
+    keys: &[
+        must("when", "expression"),
+        must("done", "expression"),
+        must("total", "expression"),
+        may("from", "number"),
+        may("to", "number"),
+    ],
+};
+
+pub(crate) const NOTE: Section = Section {
+    name: "sessions.note",
+    keys: &[
+        must("value", "expression"),
+        must("least", "integer"),
+        must("says", "string"),
     ],
 };
 
@@ -200,7 +223,7 @@ pub(crate) const WALK: Section = Section {
         must("session", "string"),
         must("waiting", "expression"),
         must("instance", "expression"),
-        must("granted", "table"),
+        may("granted", "table"),
         may("let", "array of tables"),
         may("mode", "expression"),
         may("checks", "array of expressions"),
@@ -285,11 +308,13 @@ pub(crate) const RUNG: Section = Section {
 
 /// All of them.
 #[cfg(test)]
-pub(crate) const ALL: [&Section; 17] = [
+pub(crate) const ALL: [&Section; 19] = [
     &ROOT,
     &MATCH,
     &LAYOUT_ENTRY,
     &SESSIONS,
+    &STEP,
+    &NOTE,
     &TEXT,
     &COMPLETED,
     &RESOURCE,

@@ -104,7 +104,7 @@ fn tables_of_an_array_are_overridden_by_name_and_others_are_appended() {
     assert_eq!(preset.walks.len(), 1);
     assert_eq!(
         (
-            preset.walks[0].granted.limit,
+            preset.walks[0].granted.as_ref().unwrap().limit,
             preset.walks[0].queued.as_ref().unwrap().limit
         ),
         (5, 10_000)

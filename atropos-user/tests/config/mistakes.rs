@@ -104,6 +104,10 @@ mistakes! {
     a_variable_that_means_something_else: "item = \"holder\"" => "item = \"u8\"";
     a_variable_that_is_no_word: "item = \"holder\"" => "item = \"a-b\"";
 
+    // Progress and walks.
+    a_step_that_goes_back: "[completed]" => "[[sessions.progress]]\nwhen = 1\ndone = 1\ntotal = 2\nfrom = 0.5\nto = 0.4\n\n[completed]";
+    a_queue_without_holders: "[walk.granted]" => "[walk.queued]";
+
     // Probes.
     no_alternatives: "at = [{ symbol = \"small_wait\" }]" => "at = []";
     an_alternative_without_a_place: "{ symbol = \"small_wait\" }" => "{ library = \"libsmall.so\" }";

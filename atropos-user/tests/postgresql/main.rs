@@ -9,7 +9,10 @@ mod agent;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod classes;
+mod inside;
 mod orders;
+mod reads;
 #[cfg(feature = "ebpf")]
 mod run;
 mod scene;
