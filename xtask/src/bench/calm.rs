@@ -19,6 +19,7 @@ use super::calm_table::{Comparison, Hits, table};
 use super::sysbench::{Sysbench, Workload, events};
 use super::usage::{Memory, cpu_ns, find_below};
 use super::{Common, SCHEMA_VERSION, run_arguments, until_interrupted};
+use crate::demo::Kind;
 use crate::demo::clock::{SECOND, now_ns};
 use crate::demo::server::Server;
 use crate::demo::story::Story;
@@ -128,7 +129,7 @@ struct Report {
 impl Calm {
     pub(super) fn run(&self) -> Result<()> {
         let program = Sysbench::require()?;
-        let binary = self.common.prepare()?;
+        let binary = self.common.prepare(&[Kind::Mariadb])?;
         let workloads = until_interrupted(self.play(&binary, program))?;
         for workload in &workloads {
             println!("\n{}", table(workload));
