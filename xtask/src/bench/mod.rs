@@ -7,9 +7,12 @@ mod calm_table;
 mod incidents;
 mod late;
 mod outcome;
+mod pgbench;
 mod ring;
 mod stats;
+mod subject;
 mod sysbench;
+mod tidy;
 mod usage;
 
 use std::fs;
@@ -20,9 +23,10 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::build::build;
-use crate::demo::server::Server;
+use crate::demo::Kind;
+use crate::demo::place::Place;
 use crate::demo::watch::ask_for_root;
-use crate::setup::{require_server, setup};
+use crate::setup::{require_postgresql, require_server, setup};
 
 /// Version of what `--json` writes.
 const SCHEMA_VERSION: u32 = 1;
@@ -67,15 +71,21 @@ struct Common {
 }
 
 impl Common {
-    /// The agent's binary, optimised.
-    fn prepare(&self) -> Result<PathBuf> {
+    /// The agent's binary, optimised; an error if one of the servers is missing.
+    fn prepare(&self, servers: &[Kind]) -> Result<PathBuf> {
         let binary = if let Some(agent) = &self.agent {
             agent.clone()
         } else {
             setup(None)?;
             build(true)?
         };
-        require_server()?;
+        for server in servers {
+            match server {
+                Kind::Mariadb => require_server()?,
+                Kind::Postgresql => drop(require_postgresql()?),
+                Kind::Sample => {}
+            }
+        }
         ask_for_root()?;
         Ok(binary)
     }
@@ -109,12 +119,16 @@ fn until_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// The words `atropos run` on this server with JSON lines and that objective, and some more.
-fn run_arguments(server: &Server, slo: &str, more: &[&str]) -> Vec<String> {
-    let (pid, socket) = (server.pid().to_string(), shown(&server.socket()));
-    let words = [
-        "run", "--pid", &pid, "--socket", &socket, "--user", "root", "--json", "--slo", slo,
+fn run_arguments(server: &impl Place, slo: &str, more: &[&str]) -> Vec<String> {
+    let mut words = vec![
+        "run".to_owned(),
+        "--pid".to_owned(),
+        server.pid().to_string(),
     ];
-    words.iter().chain(more).map(ToString::to_string).collect()
+    words.extend(server.reach());
+    let rest = ["--json", "--slo", slo];
+    words.extend(rest.iter().chain(more).map(ToString::to_string));
+    words
 }
 
 fn shown(path: &Path) -> String {
