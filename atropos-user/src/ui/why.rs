@@ -187,7 +187,7 @@ fn unowned(out: &mut String, waits: &[Unowned]) {
 
 /// What is worth telling beside waits: places for sessions that are nearly all taken, and the preset's notes.
 fn beside(out: &mut String, report: &Report) {
-    if let Some(slots) = report.slots.filter(|slots| slots.is_scarce()) {
+    if let Some(slots) = report.slots.filter(Slots::is_scarce) {
         let Slots {
             limit,
             taken,
