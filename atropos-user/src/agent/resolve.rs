@@ -101,8 +101,8 @@ impl Resolved {
             );
         };
         let binary = binary.clone();
-        let bytes = process.file_bytes(&binary)?;
-        let image = Image::parse(&bytes)
+        let parts = process.file_parts(&binary)?;
+        let image = Image::parse(&parts)
             .with_context(|| format!("cannot read {}", binary.path_for_us.display()))?;
         let (names, unlearned) = preset.bindings(&Binary {
             image: &image,

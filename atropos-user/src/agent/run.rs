@@ -118,6 +118,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     async fn until_end(&mut self, mut stop: StopSignals) -> Result<End> {
+        let end = self.resolved.process.end()?;
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -126,7 +127,7 @@ impl Watch<'_> {
                 () = stop.asked() => return Ok(End::Asked),
                 Some(sent) = self.carrier.answers.recv() => self.answered(&sent).await?,
                 _ = tick.tick() => {
-                    if !self.resolved.process.still_same() {
+                    if end.is_over() {
                         return Ok(End::TargetGone);
                     }
                     self.tick().await?;

@@ -42,10 +42,13 @@ impl Kernel {
     /// # Errors
     /// When the kernel refuses a program or a map; the message carries the end of the verifier's log.
     pub fn load() -> Result<(Self, Ring, Counters)> {
+        let mut loader = EbpfLoader::new();
+        // The loader begins with a copy of its own of the kernel's types, some 25 MB: let it go before ours is read.
+        loader.btf(None);
         let btf = Btf::from_sys_fs().context(
             "cannot read the kernel's type information from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF is needed",
         )?;
-        let mut ebpf = EbpfLoader::new()
+        let mut ebpf = loader
             .btf(Some(&btf))
             .load(OBJECT)
             .context("cannot load the kernel half")?;
