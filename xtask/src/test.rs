@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
+use crate::bench::soak;
 use crate::build::with_kernel_half;
 use crate::lint::lint;
 use crate::process::{as_root, capture, cargo, shown, workspace};
@@ -36,6 +37,7 @@ pub(crate) fn test() -> Result<()> {
         ("lint", lint()),
         ("tests without privileges", unprivileged(&mut count)),
         ("tests as root", privileged(&toolchain, &mut count)),
+        ("soak", soaked(&mut count)),
     ] {
         if let Err(error) = done {
             eprintln!("test: {part}: {error:#}");
@@ -91,6 +93,21 @@ fn privileged(toolchain: &Toolchain, count: &mut Count) -> Result<()> {
         failed = count.of(&mut command).err().or(failed);
     }
     failed.map_or(Ok(()), Err)
+}
+
+/// A minute at 70 % load in enforce mode, both servers at once.
+fn soaked(count: &mut Count) -> Result<()> {
+    if let Some(reason) = soak::lacks() {
+        println!("soak {SKIPPED} {reason}");
+        count.skipped += 1;
+        return Ok(());
+    }
+    let done = soak::brief();
+    match &done {
+        Ok(()) => count.passed = count.passed.wrapping_add(1),
+        Err(_) => count.failed += 1,
+    }
+    done
 }
 
 /// A test executable as cargo reports it.

@@ -31,7 +31,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// In this time the agent must have become suspicious if it is meant to.
 const ALARM: Duration = Duration::from_secs(20);
 /// How long the passings of probes are counted.
-const COUNT_SECONDS: u64 = 3;
+pub(super) const COUNT_SECONDS: u64 = 3;
 /// The load is under way before they are.
 const COUNT_HEAD_START: Duration = Duration::from_secs(1);
 
@@ -63,7 +63,7 @@ pub(super) struct Calm {
 
 /// A server that has a load here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Database {
+pub(super) enum Database {
     /// MariaDB, under sysbench.
     Mariadb,
     /// PostgreSQL, under pgbench.
@@ -71,7 +71,8 @@ enum Database {
 }
 
 impl Database {
-    fn kind(self) -> Kind {
+    /// The server that it is.
+    pub(super) fn kind(self) -> Kind {
         match self {
             Self::Mariadb => Kind::Mariadb,
             Self::Postgresql => Kind::Postgresql,
@@ -305,7 +306,7 @@ impl<S: Subject> Stage<'_, S> {
         level: Option<Level>,
     ) -> Result<Sample> {
         let agent = match level {
-            Some(level) => Some(self.watch(level).await?),
+            Some(level) => Some(watch(&mut self.subject, self.binary, level, &[]).await?),
             None => None,
         };
         sleep(SETTLE).await;
@@ -341,54 +342,71 @@ impl<S: Subject> Stage<'_, S> {
         })
     }
 
-    /// Starts the agent and brings it to that level.
-    async fn watch(&mut self, level: Level) -> Result<Agent> {
-        let arguments = run_arguments(self.subject.server(), level.slo(), &[]);
-        let agent = Agent::start(self.binary, &arguments, &Story::silent()).await?;
-        let deadline = Instant::now() + ALARM;
-        // It looks at requests now and then; one that it sees breaks the objective of the level suspect.
-        while level == Level::Suspect && agent.seen().suspicions == 0 {
-            if Instant::now() > deadline {
-                bail!(
-                    "atropos does not watch closely after {ALARM:?} with the objective {}",
-                    level.slo()
-                );
-            }
-            self.subject.nudge().await?;
-        }
-        Ok(agent)
-    }
-
     /// How often each probe fires under this load, every probe attached.
     async fn hits(&mut self, workload: Workload) -> Result<Vec<Hits>> {
-        let seconds = COUNT_SECONDS + 2 * COUNT_HEAD_START.as_secs() + 2;
-        let load = self.subject.start_seconds(workload, seconds)?;
-        sleep(COUNT_HEAD_START).await;
-        let (begun_ns, before) = (now_ns(), self.subject.count().await?);
-        let mut check = Command::from(as_root(self.binary)?);
-        let (pid, wanted) = (
-            self.subject.server().pid().to_string(),
-            COUNT_SECONDS.to_string(),
-        );
-        check
-            .args(["check", "--json", "--pid", &pid, "--seconds", &wanted])
-            .kill_on_drop(true);
-        let output = check.output().await.context("cannot start atropos check")?;
-        let queries = self.subject.count().await? - before;
-        let per_s = queries as f64 * SECOND as f64 / (now_ns() - begun_ns) as f64;
-        events(load).await?;
-        // It fails where a probe stays silent, which is no mistake here: nobody waits in this load.
-        let report: Value = serde_json::from_slice(&output.stdout).with_context(|| {
-            format!(
-                "atropos check does not answer in JSON: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            )
-        })?;
+        let (report, per_s) = count(&mut self.subject, self.binary, workload).await?;
         Ok(Hits::of(&report, COUNT_SECONDS as f64, per_s))
     }
 }
 
-fn agent_pid(agent: &Agent) -> Result<u32> {
+/// Starts the agent and brings it to that level.
+pub(super) async fn watch(
+    subject: &mut impl Subject,
+    binary: &Path,
+    level: Level,
+    more: &[&str],
+) -> Result<Agent> {
+    let arguments = run_arguments(subject.server(), level.slo(), more);
+    let agent = Agent::start(binary, &arguments, &Story::silent()).await?;
+    let deadline = Instant::now() + ALARM;
+    // It looks at requests now and then; one that it sees breaks the objective of the level suspect.
+    while level == Level::Suspect && agent.seen().suspicions == 0 {
+        if Instant::now() > deadline {
+            bail!(
+                "atropos does not watch closely after {ALARM:?} with the objective {}",
+                level.slo()
+            );
+        }
+        subject.nudge().await?;
+    }
+    Ok(agent)
+}
+
+/// The report of `atropos check`, which counts for [`COUNT_SECONDS`] under this load with every probe attached; queries or
+/// transactions a second meanwhile.
+pub(super) async fn count(
+    subject: &mut impl Subject,
+    binary: &Path,
+    workload: Workload,
+) -> Result<(Value, f64)> {
+    let seconds = COUNT_SECONDS + 2 * COUNT_HEAD_START.as_secs() + 2;
+    let load = subject.start_seconds(workload, seconds)?;
+    sleep(COUNT_HEAD_START).await;
+    let (begun_ns, before) = (now_ns(), subject.count().await?);
+    let mut check = Command::from(as_root(binary)?);
+    let (pid, wanted) = (
+        subject.server().pid().to_string(),
+        COUNT_SECONDS.to_string(),
+    );
+    check
+        .args(["check", "--json", "--pid", &pid, "--seconds", &wanted])
+        .kill_on_drop(true);
+    let output = check.output().await.context("cannot start atropos check")?;
+    let queries = subject.count().await? - before;
+    let per_s = queries as f64 * SECOND as f64 / (now_ns() - begun_ns) as f64;
+    events(load).await?;
+    // It fails where a probe stays silent, which is no mistake here: nobody waits in this load.
+    let report = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!(
+            "atropos check does not answer in JSON: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )
+    })?;
+    Ok((report, per_s))
+}
+
+/// The agent itself, which may be sudo's child.
+pub(super) fn agent_pid(agent: &Agent) -> Result<u32> {
     let started = agent.pid().context("the agent has ended")?;
     find_below(started, "atropos")
         .with_context(|| format!("there is no agent at or below process {started}"))

@@ -1,14 +1,20 @@
-//! Measurements: incidents, calm, ring. Each starts a private server, stops everything that it started, and prints a table.
+//! Measurements: incidents, calm, overhead, soak, ring. Each starts a private server, stops everything that it started, and prints a table.
 //!
 //! What is measured, and against which aim, is in docs/benchmarks.md.
 
+mod bpftrace;
 mod calm;
 mod calm_table;
 mod incidents;
 mod late;
+mod latencies;
 mod outcome;
+mod overhead;
+mod overhead_table;
 mod pgbench;
 mod ring;
+pub(crate) mod soak;
+mod soak_verdict;
 mod stats;
 mod subject;
 mod sysbench;
@@ -44,6 +50,10 @@ enum What {
     Incidents(incidents::Incidents),
     /// What watching costs the server while nothing is wrong.
     Calm(calm::Calm),
+    /// What watching costs, in each state, in pairs, also beside bpftrace.
+    Overhead(overhead::Overhead),
+    /// An hour at 70 % load in enforce mode: nobody may be ended, nothing lost, nothing may grow.
+    Soak(soak::SoakBench),
     /// Events a second that the kernel half hands over without a loss.
     Ring(ring::RingBench),
 }
@@ -54,6 +64,8 @@ impl Bench {
         match &self.what {
             What::Incidents(incidents) => incidents.run(),
             What::Calm(calm) => calm.run(),
+            What::Overhead(overhead) => overhead.run(),
+            What::Soak(soak) => soak.run(),
             What::Ring(ring) => ring.run(),
         }
     }

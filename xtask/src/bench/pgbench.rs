@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use tokio::process::{Child, Command};
 use tokio_postgres::Client;
 
-use super::subject::{Subject, THREADS, Workload, events, finish};
+use super::subject::{Load, Subject, THREADS, Workload, events, finish};
 use super::usage::tree_cpu_ns;
 use crate::demo::pg_server::PgServer;
 
@@ -50,11 +50,11 @@ impl Pgbench {
         command
     }
 
-    fn load(&self, workload: Workload) -> Command {
+    fn load(&self, script: &str) -> Command {
         let mut command = self.command();
         command
             .args(["--protocol=prepared", "--no-vacuum"])
-            .arg(format!("--builtin={}", workload.name()))
+            .arg(format!("--builtin={script}"))
             .arg(format!("--client={THREADS}"));
         command
     }
@@ -87,7 +87,7 @@ impl Subject for Pgbench {
 
     async fn run_events(&mut self, workload: Workload, wanted: u64, per_s: u64) -> Result<u64> {
         let each = wanted.div_ceil(u64::from(THREADS));
-        let mut command = self.load(workload);
+        let mut command = self.load(workload.name());
         command.arg(format!("--transactions={each}"));
         if per_s > 0 {
             command.arg(format!("--rate={per_s}"));
@@ -95,10 +95,17 @@ impl Subject for Pgbench {
         events(command.spawn().context("cannot start pgbench")?).await
     }
 
-    fn start_seconds(&self, workload: Workload, seconds: u64) -> Result<Child> {
-        self.load(workload)
-            .arg(format!("--time={seconds}"))
-            .spawn()
-            .context("cannot start pgbench")
+    fn start(&self, load: &Load<'_>) -> Result<Child> {
+        let mut command = self.load(load.script);
+        command.arg(format!("--time={}", load.seconds));
+        if load.per_s > 0 {
+            command.arg(format!("--rate={}", load.per_s));
+        }
+        if let Some(folder) = load.log {
+            command
+                .arg("--log")
+                .arg(format!("--log-prefix={}", folder.join("latency").display()));
+        }
+        command.spawn().context("cannot start pgbench")
     }
 }

@@ -1,5 +1,7 @@
 //! What the calm measurement is made at: a server, and a load of a fixed number of events for it.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use tokio::process::Child;
@@ -36,8 +38,30 @@ pub(super) trait Subject {
         per_s: u64,
     ) -> impl Future<Output = Result<u64>>;
 
+    /// Starts a load, to be passed to [`events`] or [`finish`].
+    fn start(&self, load: &Load<'_>) -> Result<Child>;
+
     /// Starts a load of that many seconds, to be passed to [`events`].
-    fn start_seconds(&self, workload: Workload, seconds: u64) -> Result<Child>;
+    fn start_seconds(&self, workload: Workload, seconds: u64) -> Result<Child> {
+        self.start(&Load {
+            script: workload.name(),
+            seconds,
+            per_s: 0,
+            log: None,
+        })
+    }
+}
+
+/// A load of a given length.
+pub(super) struct Load<'a> {
+    /// What its program runs.
+    pub(super) script: &'a str,
+    /// Length.
+    pub(super) seconds: u64,
+    /// At most so many events a second, 0 for as many as there can be.
+    pub(super) per_s: u64,
+    /// Folder into which latencies are written by a program that does not print them.
+    pub(super) log: Option<&'a Path>,
 }
 
 /// A workload.
@@ -115,7 +139,7 @@ pub(super) async fn finish(load: Child) -> Result<String> {
 }
 
 /// The number in the words of sysbench or pgbench; the latter puts the number that was asked for behind it.
-fn parse_events(output: &str) -> Option<u64> {
+pub(super) fn parse_events(output: &str) -> Option<u64> {
     const BEGINNINGS: [&str; 2] = [
         "total number of events:",
         "number of transactions actually processed:",

@@ -8,7 +8,7 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tokio::process::{Child, Command};
 
-use super::subject::{Subject, THREADS, Workload, finish};
+use super::subject::{Load, Subject, THREADS, Workload, finish};
 use super::usage::cpu_ns;
 use crate::demo::server::Server;
 use crate::process::find;
@@ -42,7 +42,7 @@ impl Sysbench {
             server,
             connection,
         };
-        let mut prepare = sysbench.command(Workload::OltpReadWrite, 1);
+        let mut prepare = sysbench.command(Workload::OltpReadWrite.name(), 1);
         finish(
             prepare
                 .arg("prepare")
@@ -53,10 +53,10 @@ impl Sysbench {
         Ok(sysbench)
     }
 
-    fn command(&self, workload: Workload, threads: u32) -> Command {
+    fn command(&self, script: &str, threads: u32) -> Command {
         let mut command = Command::new(&self.program);
         command
-            .arg(workload.name())
+            .arg(script)
             .args([
                 "--db-driver=mysql",
                 "--mysql-user=root",
@@ -106,7 +106,7 @@ impl Subject for Sysbench {
 
     async fn run_events(&mut self, workload: Workload, events: u64, per_s: u64) -> Result<u64> {
         let before = self.count().await?;
-        let mut command = self.command(workload, THREADS);
+        let mut command = self.command(workload.name(), THREADS);
         if per_s > 0 {
             command.arg(format!("--rate={per_s}"));
         }
@@ -117,11 +117,14 @@ impl Subject for Sysbench {
         Ok(self.count().await? - before)
     }
 
-    fn start_seconds(&self, workload: Workload, seconds: u64) -> Result<Child> {
-        let mut command = self.command(workload, THREADS);
+    fn start(&self, load: &Load<'_>) -> Result<Child> {
+        let mut command = self.command(load.script, THREADS);
+        if load.per_s > 0 {
+            command.arg(format!("--rate={}", load.per_s));
+        }
         command
-            .args([format!("--time={seconds}"), "--events=0".to_owned()])
-            .arg("run");
+            .args([format!("--time={}", load.seconds), "--events=0".to_owned()])
+            .args(["--histogram=on", "run"]);
         command.spawn().context("cannot start sysbench")
     }
 }

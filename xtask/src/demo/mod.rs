@@ -6,7 +6,7 @@
 
 pub(crate) mod cast;
 pub(crate) mod clock;
-mod folder;
+pub(crate) mod folder;
 pub(crate) mod json;
 pub(crate) mod load;
 pub(crate) mod pg_server;
