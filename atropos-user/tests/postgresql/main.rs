@@ -11,6 +11,8 @@ mod common;
 
 mod classes;
 mod inside;
+#[cfg(feature = "ebpf")]
+mod exact;
 mod orders;
 mod reads;
 #[cfg(feature = "ebpf")]
