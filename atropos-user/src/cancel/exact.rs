@@ -23,6 +23,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// A thread that sleeps passes no place: it is nudged after so long.
 const NUDGE_AFTER: Duration = Duration::from_millis(5);
 
+/// Why there is no exact way.
+const NO_DESK: &str = "no order can be put down in the kernel";
+
 /// What lies on the desk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -166,12 +169,12 @@ impl Exact {
         } else {
             self.settings.pid
         };
-        let Some(desk) = self.desk.as_mut() else {
-            return Attempt::Ordinary(String::new());
-        };
-        if let Err(reason) = desk.open(pid) {
+        if let Err(reason) = self.open(pid).await {
             return Attempt::Ordinary(reason);
         }
+        let Some(desk) = self.desk.as_mut() else {
+            return Attempt::Ordinary(NO_DESK.to_owned());
+        };
         let opened_ns = (self.settings.clock)();
         let note = Note {
             pid,
@@ -187,6 +190,20 @@ impl Exact {
         desk.take_back(&note);
         desk.close();
         self.meaning(found, task, signal, begun_ns)
+    }
+
+    /// Opens the places, on a thread of its own: the kernel may keep us waiting, and the agent's ticks must not wait too.
+    async fn open(&mut self, pid: u32) -> Result<(), String> {
+        let mut desk = self.desk.take().ok_or(NO_DESK)?;
+        let opening = tokio::task::spawn_blocking(move || {
+            let opened = desk.open(pid);
+            (desk, opened)
+        });
+        let (desk, opened) = opening
+            .await
+            .map_err(|error| format!("cannot open the places of orders: {error}"))?;
+        self.desk = Some(desk);
+        opened
     }
 
     fn meaning(

@@ -94,7 +94,8 @@ impl<I: Initiator> Ladder<I> {
 
     async fn send(&mut self, order: &Order) -> Answer {
         let mut why_ordinary = String::new();
-        if let Some(exact) = &mut self.exact {
+        let own = self.initiator.own_ids().contains(&order.task.id);
+        if let Some(exact) = self.exact.as_mut().filter(|_| !own) {
             match exact.attempt(order.rung, &order.task).await {
                 Attempt::Done(answer) => return answer,
                 Attempt::Ordinary(reason) => why_ordinary = reason,

@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod fixture;
+mod levels;
 mod orders;
 mod usdt;
 mod usdt_live;

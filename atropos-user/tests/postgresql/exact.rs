@@ -169,24 +169,36 @@ fn is_cancelled(result: &Result<(), tokio_postgres::Error>) -> bool {
 async fn every_sort_of_running_statement_finds_its_order() {
     let Some(server) = server().await else { return };
     furnish(&server).await;
-    let resolved = resolve(server.pid, preset());
+    let mut preset = preset();
+    if let Some(exact) = preset
+        .cancel
+        .as_mut()
+        .and_then(|cancel| cancel.exact.as_mut())
+    {
+        // The machine may be busy; this is about where statements come past, not about how soon.
+        exact.within = Duration::from_secs(3);
+    }
+    let resolved = resolve(server.pid, preset);
     let (mut exact, _probes) = exact(&resolved);
     let (watcher, _) = server.connect().await;
+    let mut unfound = Vec::new();
     for (sort, statement) in LONG {
         let (pid, ended) = starts(&server, statement).await;
         let request = runs(&watcher, pid, statement.get(..20).unwrap_or(statement)).await;
         let attempt = exact.attempt(CANCEL, &task(pid, request)).await;
         println!("{sort}: {attempt:?}");
-        let Attempt::Done(answer) = &attempt else {
-            panic!("{sort}: {attempt:?}");
-        };
-        assert_eq!(answer.result, OrderResult::Accepted, "{sort}: {answer:?}");
-        let result = tokio::time::timeout(Duration::from_secs(20), ended)
-            .await
-            .unwrap_or_else(|_| panic!("{sort}: it goes on"))
-            .unwrap();
-        assert!(is_cancelled(&result), "{sort}: {result:?}");
+        match &attempt {
+            Attempt::Done(answer) if answer.result == OrderResult::Accepted => {
+                let result = tokio::time::timeout(Duration::from_secs(20), ended)
+                    .await
+                    .unwrap_or_else(|_| panic!("{sort}: it goes on"))
+                    .unwrap();
+                assert!(is_cancelled(&result), "{sort}: {result:?}");
+            }
+            _ => unfound.push((sort, attempt)),
+        }
     }
+    assert!(unfound.is_empty(), "{unfound:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -256,6 +268,9 @@ fn busy_session(client: Client, stop: Arc<AtomicBool>, prepared: bool) -> JoinHa
     })
 }
 
+/// Longer than any of the statements takes on a machine that is not overloaded.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
 /// Aims so many orders at the ends of statements, and compares who was named with who was hit.
 async fn aim_at_ends(orders: usize, prepared: bool) {
     let Some(server) = server().await else { return };
@@ -301,7 +316,7 @@ async fn aim_at_ends(orders: usize, prepared: bool) {
             Found::Delivered { .. } => {
                 delivered.insert(number);
                 found += 1;
-                pause = pause.mul_f64(1.3);
+                pause = pause.mul_f64(1.3).min(LONGEST_PAUSE);
             }
             Found::Missed { .. } => {
                 missed += 1;

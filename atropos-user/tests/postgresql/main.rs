@@ -13,6 +13,8 @@ mod classes;
 mod inside;
 #[cfg(feature = "ebpf")]
 mod exact;
+#[cfg(feature = "ebpf")]
+mod exact_run;
 mod orders;
 mod reads;
 #[cfg(feature = "ebpf")]

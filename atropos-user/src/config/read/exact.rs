@@ -42,22 +42,45 @@ pub(super) fn read(fields: &Fields<'_>, scope: &Scope<'_>) -> Option<Exact> {
     };
     let (session, request) = (formula("session"), formula("request"));
     let when = fields.formula("when", at_site);
-    let common = Common {
-        session: session?,
-        request: request?,
-        guard: match when {
-            None => None,
-            Some(when) => Some(guard(fields, &when)?),
-        },
-    };
+    let guard = when.as_ref().map(|when| guard(fields, when));
     let tables = fields.tables("at", &schema::EXACT_PLACE);
-    if tables.is_empty() || tables.len() > MAX_PLACES {
+    let found: Vec<_> = tables
+        .iter()
+        .map(|fields| (fields, location(fields)))
+        .collect();
+    if fields.entry("at").is_some() && (tables.is_empty() || tables.len() > MAX_PLACES) {
         fields.wrong(
             "at",
             format!("{} places", tables.len()),
             format!("allowed: 1 to {MAX_PLACES}, such as `at = [{{ symbol = \"ResetLatch\" }}]`"),
         );
     }
+    let within = within(fields);
+    let nudges: Vec<_> = NUDGES
+        .iter()
+        .filter_map(|name| Some((*name, Signal::from_str(name).ok()?)))
+        .collect();
+    let nudge = fields
+        .entry("nudge")
+        .map(|_| fields.choice("nudge", "signal", &nudges));
+    // Everything has been looked at, so that every mistake is told.
+    let common = Common {
+        session: session?,
+        request: request?,
+        guard: guard.map_or(Some(None), |guard| guard.map(Some))?,
+    };
+    Some(Exact {
+        places: found
+            .into_iter()
+            .filter_map(|(fields, location)| Some(place(fields, location?, &common)))
+            .collect(),
+        within: within?,
+        nudge: nudge.map_or(Some(None), |nudge| nudge.map(Some))?,
+    })
+}
+
+/// How long an order may wait.
+fn within(fields: &Fields<'_>) -> Option<Duration> {
     let within = Duration::from_nanos(fields.duration_ns("within")?);
     if within > MAX_WITHIN {
         fields.wrong(
@@ -65,28 +88,13 @@ pub(super) fn read(fields: &Fields<'_>, scope: &Scope<'_>) -> Option<Exact> {
             "the rung's ordinary command would come too late",
             format!("allowed: up to {} s", MAX_WITHIN.as_secs()),
         );
+        return None;
     }
-    let nudges: Vec<_> = NUDGES
-        .iter()
-        .filter_map(|name| Some((*name, Signal::from_str(name).ok()?)))
-        .collect();
-    let nudge = match fields.entry("nudge") {
-        None => None,
-        Some(_) => Some(fields.choice("nudge", "signal", &nudges)?),
-    };
-    Some(Exact {
-        places: tables
-            .iter()
-            .filter_map(|fields| place(fields, &common))
-            .collect(),
-        within,
-        nudge,
-    })
+    Some(within)
 }
 
 /// One place, as a probe of its own.
-fn place(fields: &Fields<'_>, common: &Common) -> Option<Probe> {
-    let found = location(fields)?;
+fn place(fields: &Fields<'_>, found: Location, common: &Common) -> Probe {
     let name = match &found {
         Location::Symbol { pattern, .. } | Location::Usdt { pattern } => pattern.clone(),
         Location::Address { address, .. } => format!("{address:#x}"),
@@ -104,7 +112,7 @@ fn place(fields: &Fields<'_>, common: &Common) -> Option<Probe> {
         guard: common.guard.clone(),
     };
     registers_are_there(&alternative, fields);
-    Some(Probe {
+    Probe {
         name: Located {
             value: name,
             place: fields.place.clone(),
@@ -118,5 +126,5 @@ fn place(fields: &Fields<'_>, common: &Common) -> Option<Probe> {
         allow_expensive: true,
         hot: false,
         priority: 0,
-    })
+    }
 }
