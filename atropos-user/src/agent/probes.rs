@@ -4,6 +4,7 @@
 //! learn what is normal. Suspect: all of them. Links that go are dropped on a thread of their own, since detaching waits
 //! for the kernel.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -16,7 +17,7 @@ use atropos_common::site::SiteSpec;
 use super::resolve::{PlacedSite, Resolved};
 use crate::config::Sample;
 use crate::engine::record::Level;
-use crate::kernel::{Counters, Decoded, Kernel, Latencies, Ring, SiteLink};
+use crate::kernel::{Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, SiteLink};
 
 /// A site that can be attached.
 struct Planned {
@@ -110,13 +111,44 @@ impl Probes {
     pub fn set_level(&mut self, level: Level, now_ns: u64) -> Result<()> {
         self.level = level;
         match level {
-            Level::Suspect => match &mut self.full {
-                Some(attached) => attached.until_ns = None,
+            Level::Suspect => match self.full.take() {
+                Some(mut attached) => {
+                    // A sample has some of the probes attached already.
+                    if attached.until_ns.take().is_some() {
+                        let rest = |planned: &Planned| planned.sample.is_none();
+                        attached.links.extend(self.attach_fuller(rest)?);
+                    }
+                    self.full = Some(attached);
+                }
                 None => self.full = Some(self.attach_full(now_ns, None, |_| true)?),
             },
             Level::Calm => self.detach_full(),
         }
         Ok(())
+    }
+
+    /// The desk where orders are put down for threads to find; nothing if the preset names no place that this process has.
+    /// There is one.
+    ///
+    /// # Errors
+    /// When the kernel refuses the program, or there are more sites than the kernel half has room for.
+    pub fn desk(&mut self, resolved: &Resolved) -> Result<Option<Orders>> {
+        let places = resolved.order_places.iter().flatten();
+        let mut sites = Vec::new();
+        for (place, site) in places.flat_map(|place| place.sites.iter().map(move |s| (place, s))) {
+            let cookie = cookie(self.planned.len() + sites.len(), &place.symbol)?;
+            self.kernel.say(cookie, &site.spec)?;
+            sites.push(OrderSite {
+                cookie,
+                file: place.file.clone(),
+                offset: site.site.file_offset,
+                semaphore_offset: site.semaphore_offset,
+            });
+        }
+        if sites.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.kernel.orders()?.at(sites)))
     }
 
     /// Takes what has come in, and starts or ends a sample when it is time.
@@ -126,16 +158,16 @@ impl Probes {
     pub fn harvest(&mut self, now_ns: u64) -> Result<Harvest> {
         let mut harvest = Harvest::default();
         self.ring.drain(|decoded| harvest.events.push(decoded));
-        for exit in harvest
+        let exits = harvest
             .events
             .iter()
-            .filter(|decoded| decoded.op == Op::Exit)
-        {
-            self.kernel
-                .close_exited(exit.record.pid, Some(exit.record.tid));
-            if self.forks && exit.record.pid == exit.record.tid {
-                self.kernel.forget(exit.record.pid);
-            }
+            .filter(|decoded| decoded.op == Op::Exit);
+        let gone: BTreeSet<(u32, u32)> = exits
+            .map(|decoded| (decoded.record.pid, decoded.record.tid))
+            .collect();
+        self.kernel.close_exited(&gone);
+        for (pid, _) in gone.iter().filter(|(pid, tid)| self.forks && pid == tid) {
+            self.kernel.forget(*pid);
         }
         let lost = self.counters.lost()?.iter().sum::<u64>() + self.ring.unreadable_count();
         harvest.lost = lost - self.lost_before;
@@ -215,16 +247,20 @@ impl Probes {
         wanted: impl Fn(&Planned) -> bool,
     ) -> Result<Attached> {
         self.counters.start_sample(now_ns)?;
+        Ok(Attached {
+            links: self.attach_fuller(wanted)?,
+            since_ns: now_ns,
+            until_ns,
+        })
+    }
+
+    /// Attaches those of the fuller set that are wanted.
+    fn attach_fuller(&mut self, wanted: impl Fn(&Planned) -> bool) -> Result<Vec<SiteLink>> {
         let fuller = self
             .planned
             .iter()
             .filter(|planned| planned.level == Level::Suspect && wanted(planned));
-        let links = attach_all(&mut self.kernel, fuller)?;
-        Ok(Attached {
-            links,
-            since_ns: now_ns,
-            until_ns,
-        })
+        attach_all(&mut self.kernel, fuller)
     }
 
     fn detach_full(&mut self) {
@@ -280,17 +316,21 @@ fn plan(resolved: &Resolved) -> Result<Vec<Planned>> {
         }
     }
     for (index, planned) in planned.iter_mut().enumerate() {
-        planned.cookie = u16::try_from(index + 1)
-            .ok()
-            .filter(|cookie| u32::from(*cookie) < MAX_SITES)
-            .with_context(|| {
-                format!(
-                    "cannot attach probe `{}`: the preset has more sites than the {MAX_SITES} of the kernel half",
-                    planned.name
-                )
-            })?;
+        planned.cookie = cookie(index, &planned.name)?;
     }
     Ok(planned)
+}
+
+/// Cookie of the site with this index.
+fn cookie(index: usize, name: &str) -> Result<u16> {
+    u16::try_from(index + 1)
+        .ok()
+        .filter(|cookie| u32::from(*cookie) < MAX_SITES)
+        .with_context(|| {
+            format!(
+                "cannot attach probe `{name}`: the preset has more sites than the {MAX_SITES} of the kernel half"
+            )
+        })
 }
 
 fn attach_all<'a>(

@@ -53,7 +53,7 @@ pub enum RunError {
 pub async fn run(
     resolved: &Resolved,
     settings: Settings,
-    carrier: Carrier,
+    mut carrier: Carrier,
     teller: &mut Teller,
 ) -> Result<End, RunError> {
     let counter = resolved.preset.completed.as_ref();
@@ -62,7 +62,10 @@ pub async fn run(
         .transpose()
         .context("the counter of completed requests cannot be read")?;
     let feed = Feed::new(resolved.watcher()?, completed);
-    let probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
+    let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
+    if let Some(desk) = probes.desk(resolved).map_err(RunError::Attach)? {
+        carrier.equip(Box::new(desk));
+    }
     let stop = StopSignals::listen()?;
     give_back_heap();
     teller.attached(resolved, &settings, clock::monotonic_ns());

@@ -213,5 +213,6 @@ async fn ladder(args: &RunArgs, resolved: &Resolved) -> Result<Ladder<AnyInitiat
         initiator.keep_warm().await.map_err(refused)?;
         initiator.check_permission().await.map_err(refused)?;
     }
-    Ok(Ladder::new(initiator, args.mode(), clock::monotonic_ns))
+    let exact = initiator::exact(resolved);
+    Ok(Ladder::new(initiator, args.mode(), clock::monotonic_ns).with_exact(exact))
 }

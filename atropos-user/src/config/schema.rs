@@ -290,7 +290,36 @@ pub(crate) const CLASS: Section = Section {
 
 pub(crate) const CANCEL: Section = Section {
     name: "cancel",
-    keys: &[must("initiator", "string"), must("rung", "array of tables")],
+    keys: &[
+        must("initiator", "string"),
+        must("rung", "array of tables"),
+        may("exact", "table"),
+    ],
+};
+
+pub(crate) const EXACT: Section = Section {
+    name: "cancel.exact",
+    keys: &[
+        must("request", "expression"),
+        must("session", "expression"),
+        must("at", "array of tables"),
+        must("within", "duration"),
+        may("when", "expression"),
+        may("nudge", "string"),
+    ],
+};
+
+/// An entry of `cancel.exact.at`.
+pub(crate) const EXACT_PLACE: Section = Section {
+    name: "cancel.exact.at",
+    keys: &[
+        may("symbol", "string"),
+        may("offset", "integer"),
+        may("address", "integer"),
+        may("build_id", "string"),
+        may("usdt", "string"),
+        may("library", "string"),
+    ],
 };
 
 pub(crate) const RUNG: Section = Section {
@@ -302,6 +331,7 @@ pub(crate) const RUNG: Section = Section {
         may("command", "string"),
         may("to", "string"),
         may("argv", "array of strings"),
+        may("exact", "string"),
         may("enabled", "boolean"),
     ],
 };
@@ -327,5 +357,7 @@ pub(crate) const ALL: [&Section; 19] = [
     &LABEL,
     &CLASS,
     &CANCEL,
+    &EXACT,
+    &EXACT_PLACE,
     &RUNG,
 ];

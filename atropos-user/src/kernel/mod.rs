@@ -5,17 +5,19 @@
 
 mod counters;
 mod decode;
+mod event;
 mod heap;
 mod loader;
 #[cfg(feature = "bpf-log")]
 mod log;
+mod orders;
 mod ring;
 mod site;
-mod usdt;
 
 pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};
 pub use heap::give_back_heap;
 pub use loader::{Kernel, ProgramStat};
+pub use orders::{OrderSite, Orders};
 pub use ring::Ring;
 pub use site::SiteLink;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
 
-use super::usdt::UsdtLink;
+use super::event::EventLink;
 
 /// An attached site; dropping it detaches the probe, which waits for an RCU grace period (some milliseconds).
 pub struct SiteLink {
@@ -17,14 +17,14 @@ pub struct SiteLink {
 enum Link {
     /// By aya.
     Plain { _link: UProbeLink },
-    /// By hand, with a semaphore.
-    Usdt { _link: UsdtLink },
+    /// By hand.
+    Event { _link: EventLink },
 }
 
-impl From<UsdtLink> for SiteLink {
-    fn from(link: UsdtLink) -> Self {
+impl From<EventLink> for SiteLink {
+    fn from(link: EventLink) -> Self {
         Self {
-            _link: Link::Usdt { _link: link },
+            _link: Link::Event { _link: link },
         }
     }
 }

@@ -7,6 +7,7 @@ mod find;
 pub mod glibc;
 mod maps;
 mod memory;
+pub mod sched;
 mod sockets;
 mod threads;
 

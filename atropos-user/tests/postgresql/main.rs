@@ -11,6 +11,10 @@ mod common;
 
 mod classes;
 mod inside;
+#[cfg(feature = "ebpf")]
+mod exact;
+#[cfg(feature = "ebpf")]
+mod exact_run;
 mod orders;
 mod reads;
 #[cfg(feature = "ebpf")]

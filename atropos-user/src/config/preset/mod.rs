@@ -224,8 +224,21 @@ pub struct TaskClass {
 pub struct Cancel {
     /// Through what.
     pub initiator: Initiator,
+    /// Where a session's own thread finds an order.
+    pub exact: Option<Exact>,
     /// Ways, gentlest first. Never empty.
     pub rungs: Vec<Rung>,
+}
+
+/// Where a session's own thread finds an order, before the rung's command is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exact {
+    /// Places, each with one alternative; its value is the request that the thread is at. Never empty.
+    pub places: Vec<Probe>,
+    /// How long an order waits to be found.
+    pub within: Duration,
+    /// A signal that does nothing to a process but wake it.
+    pub nudge: Option<nix::sys::signal::Signal>,
 }
 
 /// Through what tasks are ended.
@@ -248,6 +261,8 @@ pub struct Rung {
     pub name: Located<String>,
     /// What is done.
     pub command: Command,
+    /// Signal that does the same, for a thread that finds its order by itself.
+    pub exact: Option<nix::sys::signal::Signal>,
     /// Works while the session runs a request.
     pub busy: bool,
     /// Works while the session is idle in a transaction or with explicit locks.
