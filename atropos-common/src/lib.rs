@@ -8,6 +8,7 @@
 pub mod histogram;
 pub mod limits;
 pub mod op;
+pub mod order;
 pub mod record;
 pub mod scope;
 pub mod site;

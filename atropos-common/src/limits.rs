@@ -12,6 +12,9 @@ pub const MAX_SESSIONS: u32 = 16_384;
 /// Intervals (waits and holds) open at once.
 pub const MAX_OPEN: u32 = 32_768;
 
+/// Orders that can wait for their threads at once.
+pub const MAX_ORDERS: u32 = 64;
+
 /// Resources that a preset can declare.
 pub const MAX_RESOURCES: u32 = 64;
 

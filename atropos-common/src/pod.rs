@@ -1,5 +1,6 @@
 //! The shared types may be copied to and from kernel maps byte by byte.
 
+use crate::order::{OrderKey, OrderValue};
 use crate::record::{OpenKey, OpenValue, SessionKey, SessionValue, Totals};
 use crate::scope::Scope;
 use crate::site::SiteSpec;
@@ -21,5 +22,7 @@ pod!(
     SessionKey,
     SessionValue,
     Totals,
-    Scope
+    Scope,
+    OrderKey,
+    OrderValue
 );

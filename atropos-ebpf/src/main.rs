@@ -1,7 +1,7 @@
-//! The kernel half of Atropos: three programs that know mechanisms and operations, never applications.
+//! The kernel half of Atropos: four programs that know mechanisms and operations, never applications.
 //!
 //! [`site`] runs at every probed address; the cookie names the [`SiteSpec`](atropos_common::site::SiteSpec) that says what
-//! passing it means. [`task_exit`] and [`task_new`] keep the set of watched processes true. No program loops over anything
+//! passing it means. [`order`] runs only where and while an order waits for the thread that passes. [`task_exit`] and [`task_new`] keep the set of watched processes true. No program loops over anything
 //! but a constant, allocates, or touches a process that is not in `SCOPE`.
 #![no_std]
 #![no_main]
@@ -27,6 +27,7 @@ mod args;
 mod counters;
 mod maps;
 mod ops;
+mod orders;
 mod tasks;
 
 use aya_ebpf::macros::{btf_tracepoint, tracepoint, uprobe};
@@ -36,6 +37,12 @@ use aya_ebpf::programs::{BtfTracePointContext, ProbeContext, TracePointContext};
 #[uprobe]
 fn site(ctx: ProbeContext) {
     let _ = ops::pass(&ctx);
+}
+
+/// A place was passed where a thread finds the order that waits for it.
+#[uprobe]
+fn order(ctx: ProbeContext) {
+    let _ = orders::find(&ctx);
 }
 
 /// `sched_process_exit`: a thread is about to go; `current` is that thread.

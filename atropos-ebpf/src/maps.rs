@@ -2,8 +2,9 @@
 
 use atropos_common::histogram::BUCKETS;
 use atropos_common::limits::{
-    Loss, MAX_OPEN, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, RING_BYTES, TOTAL_SLOTS,
+    Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, RING_BYTES, TOTAL_SLOTS,
 };
+use atropos_common::order::{OrderKey, OrderValue};
 use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
@@ -27,6 +28,10 @@ pub(crate) static SESSIONS: HashMap<SessionKey, SessionValue, { MAX_SESSIONS as 
 /// Waits and holds in progress.
 #[btf_map]
 pub(crate) static OPEN: HashMap<OpenKey, OpenValue, { MAX_OPEN as usize }> = HashMap::new();
+
+/// Orders that wait for their threads. Put down and taken back by the agent.
+#[btf_map]
+pub(crate) static ORDERS: HashMap<OrderKey, OrderValue, { MAX_ORDERS as usize }> = HashMap::new();
 
 /// Sums by resource; the last slot is for requests. This map and the three behind it hold one value for each CPU, a whole
 /// array, so that the agent reads it in one call.

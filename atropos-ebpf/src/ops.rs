@@ -69,7 +69,7 @@ pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
 
 /// Whether the site counts this time.
 #[inline(always)]
-fn guard_holds(arguments: &mut Arguments<'_>, spec: &SiteSpec) -> bool {
+pub(crate) fn guard_holds(arguments: &mut Arguments<'_>, spec: &SiteSpec) -> bool {
     if spec.cond == Cond::Always as u8 {
         return true;
     }

@@ -284,8 +284,12 @@ impl Ledger {
             return;
         };
         let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
+        let counts = !self.is_blind(wait.resource);
         let known = self.sessions.entry(session).or_default();
-        known.waited_ns = known.waited_ns.saturating_add(end_ns - wait.since_ns);
+        // What cannot be seen whole must not explain why a request is slow.
+        if counts {
+            known.waited_ns = known.waited_ns.saturating_add(end_ns - wait.since_ns);
+        }
         let instance = wait.listed.is_some().then_some(wait.instance);
         known.last_wait = Some(PastWait {
             resource: wait.resource,

@@ -327,3 +327,16 @@ fn events_from_the_past_do_not_turn_time_back() {
             .all(|wait| wait.since_ns <= ledger.now_ns)
     );
 }
+
+#[test]
+fn time_lost_to_what_cannot_be_seen_is_counted_but_explains_no_request() {
+    for (blind, waited_ms) in [(None, 100), (Some("nobody tells who holds it"), 0)] {
+        let waits = vec![wait(1, LOCK.0, 1000, &[granted(2, 900)])];
+        let mut ledger = ledger(1000, waits, vec![busy(1, 900)]);
+        ledger.blind[0] = blind.map(str::to_owned);
+        ledger.snapshot(&snapshot(1100, vec![wait(1, LOCK.0, 1000, &[])]));
+        ledger.snapshot(&snapshot(1150, Vec::new()));
+        assert_eq!(ledger.waited_ns(SessionKey(1)) / MS, waited_ms);
+        assert_eq!(lost_ms(&ledger), 100);
+    }
+}

@@ -38,6 +38,7 @@ impl Engine {
         let waits_long = self
             .ledger
             .foreign_waits()
+            .filter(|wait| !self.ledger.is_blind(wait.resource))
             .any(|wait| now_ns.saturating_sub(wait.since_ns) > old_ns);
         if reading.breached || waits_long || self.flying.is_some() {
             self.overload.sign_ns = now_ns;
@@ -150,15 +151,17 @@ fn resource_reason(reading: &Reading, estimate: &Estimate) -> String {
 }
 
 fn regular_reason(reading: &Reading, estimate: &Estimate) -> String {
-    let blind = estimate
-        .resources
-        .iter()
-        .filter(|resource| resource.blind.is_some())
-        .count();
-    let unseen = if blind > 0 {
-        format!("; {blind} resources cannot be seen")
-    } else {
-        String::new()
+    let blind = || estimate.resources.iter().filter(|one| one.blind.is_some());
+    let most = blind().max_by(|a, b| a.lost_s.total_cmp(&b.lost_s));
+    let unseen = match most {
+        Some(most) if most.lost_s > 0.0 => format!(
+            "; {:.2} s were lost to {} in this window, but {}",
+            most.lost_s,
+            most.name,
+            most.blind.as_deref().unwrap_or_default()
+        ),
+        Some(_) => format!("; {} resources cannot be seen", blind().count()),
+        None => String::new(),
     };
     format!(
         "{}; waits for resources explain only {:.0} % of it, so nothing is cancelled{unseen}",

@@ -3,7 +3,7 @@
 mod kit;
 
 use atropos_engine::input::Evidence;
-use atropos_engine::record::{OverloadState, PassedOver};
+use atropos_engine::record::{Effect, OverloadState, PassedOver};
 use kit::{
     BACKUP, DDL, EXCLUSIVE, MS, OTHER, REPLICATION, SHARED, Sense, T, WRITE, World, c1, m01,
     settings, sleeper,
@@ -198,6 +198,15 @@ fn a_blind_resource_is_never_a_reason_to_cancel() {
     world.run(3000);
     assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.overloads(), [OverloadState::Regular]);
+    let said = world.effects.iter().find_map(|effect| match effect {
+        Effect::Overload(note) => Some(note.reason.clone()),
+        _ => None,
+    });
+    let said = said.unwrap();
+    assert!(
+        said.contains("lost to metadata_lock in this window, but the layout check failed"),
+        "what is lost is said: {said}"
+    );
 }
 
 #[test]

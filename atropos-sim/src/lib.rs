@@ -17,3 +17,4 @@ mod view;
 mod world;
 
 pub mod cli;
+pub mod hindsight;

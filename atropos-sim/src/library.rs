@@ -77,13 +77,7 @@ pub(crate) fn list() -> Result<String> {
     let mut text = "scenarios\n".to_owned();
     for (name, file) in ALL {
         let plan = Plan::read(file)?;
-        let about = plan
-            .scenario
-            .about
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .to_owned();
+        let about = plan.scenario.about.lines().next().unwrap_or_default();
         let _ = writeln!(
             text,
             "  {name:<24} {:<16} {about}",
@@ -91,8 +85,8 @@ pub(crate) fn list() -> Result<String> {
         );
     }
     text.push_str("controllers\n");
-    for (name, _) in names::ALL {
-        let _ = writeln!(text, "  {name}");
+    for entry in names::ALL {
+        let _ = writeln!(text, "  {:<24} {}", entry.name, entry.about);
     }
     Ok(text)
 }

@@ -6,6 +6,9 @@ use crate::world::task::Failure;
 /// Length of the slices of time that count as good or bad, nanoseconds.
 const SLICE_NS: u64 = 100_000_000;
 
+/// An episode of bad slices is over after so many that are not: one second.
+const QUIET_SLICES: usize = 10;
+
 /// A slice is bad if more than this share of its requests was late or lost.
 const BAD_SHARE: f64 = 0.05;
 
@@ -69,6 +72,8 @@ pub(crate) struct Summary {
     pub(crate) wrong_count: f64,
     /// Time in which innocents were late or lost, seconds.
     pub(crate) bad_s: f64,
+    /// From the beginning of the longest episode of such time to the second in which all was well again, seconds.
+    pub(crate) recovery_s: f64,
     /// Share of all work that came to nothing.
     pub(crate) wasted: f64,
 }
@@ -124,6 +129,7 @@ impl Measure {
         let served = of_innocents
             .iter()
             .filter(|record| record.fate == Fate::Served && record.end_ns >= plan.from_ns);
+        let bad = bad_slices(&measured, plan);
         let of_culprits: Vec<&Record> = self
             .records
             .iter()
@@ -139,7 +145,8 @@ impl Measure {
             culprit_drops: failed_share(&of_culprits),
             cancel_count: self.cancels.len() as f64,
             wrong_count: self.cancels.iter().filter(|cancel| !cancel.culprit).count() as f64,
-            bad_s: bad_s(&measured, plan),
+            bad_s: slices_s(bad.iter().filter(|bad| **bad).count()),
+            recovery_s: slices_s(longest_episode(&bad)),
             wasted: self.wasted_ns as f64 / self.worked_ns.max(1) as f64,
         }
     }
@@ -181,7 +188,8 @@ fn p99_ns(records: &[&Record]) -> f64 {
     latencies.get(rank.saturating_sub(1)).copied().unwrap_or(0) as f64
 }
 
-fn bad_s(records: &[&Record], plan: &Plan) -> f64 {
+/// By slice of the run: more of those who asked in it were late or lost than may be.
+fn bad_slices(records: &[&Record], plan: &Plan) -> Vec<bool> {
     let slice_count = (plan.duration_ns / SLICE_NS + 1) as usize;
     let mut slices = vec![(0_u64, 0_u64); slice_count];
     for record in records {
@@ -194,8 +202,48 @@ fn bad_s(records: &[&Record], plan: &Plan) -> f64 {
         *total += 1;
         *bad += u64::from(late || record.fate != Fate::Served);
     }
-    let bad = slices
+    slices
         .iter()
-        .filter(|(total, bad)| *bad as f64 > BAD_SHARE * *total as f64);
-    bad.count() as f64 * SLICE_NS as f64 / 1e9
+        .map(|(total, bad)| *bad as f64 > BAD_SHARE * *total as f64)
+        .collect()
+}
+
+/// Slices from the first bad one to the last before a second without, in the longest such episode.
+fn longest_episode(bad: &[bool]) -> usize {
+    let (mut longest, mut first, mut last) = (0, None, 0);
+    for slice in (0..bad.len()).filter(|slice| bad[*slice]) {
+        if slice > last + QUIET_SLICES {
+            first = None;
+        }
+        last = slice;
+        longest = longest.max(slice + 1 - *first.get_or_insert(slice));
+    }
+    longest
+}
+
+fn slices_s(count: usize) -> f64 {
+    count as f64 * SLICE_NS as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_episode_goes_on_over_short_quiet_times_and_the_longest_counts() {
+        let mut bad = vec![false; 60];
+        assert_eq!(longest_episode(&bad), 0);
+        for slice in [2, 3, 9, 13] {
+            bad[slice] = true;
+        }
+        assert_eq!(longest_episode(&bad), 12);
+        // Ten quiet slices between two bad ones are a second in which all was well.
+        for slice in [24, 25] {
+            bad[slice] = true;
+        }
+        assert_eq!(longest_episode(&bad), 12);
+        bad[23] = true;
+        bad[40] = true;
+        assert_eq!(longest_episode(&bad), 24);
+    }
 }

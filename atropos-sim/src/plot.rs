@@ -8,19 +8,21 @@ use crate::run::Line;
 const CELL_WIDTH: usize = 58;
 const CELL_HEIGHT: usize = 26;
 const LEFT: usize = 130;
-const TOP: usize = 150;
+const TOP: usize = 170;
+/// Room below the cells for the legend, and the least width that its sentences need.
+const BOTTOM: usize = 92;
+const LEAST_WIDTH: usize = 720;
 
 /// Draws the picture as SVG.
 pub(crate) fn plot(lines: &[Line]) -> String {
     let scenarios = names(lines, |line| &line.scenario);
     let controllers = names(lines, |line| &line.controller);
-    let (width, height) = (
-        LEFT + CELL_WIDTH * scenarios.len() + 80,
-        TOP + CELL_HEIGHT * controllers.len() + 60,
-    );
+    let width = (LEFT + CELL_WIDTH * scenarios.len() + 80).max(LEAST_WIDTH);
+    let height = TOP + CELL_HEIGHT * controllers.len() + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
-         font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+         font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"12\" y=\"24\" font-size=\"15\">What the innocents got, by controller and scenario</text>\n"
     );
     for (column, scenario) in scenarios.iter().enumerate() {
         let x = LEFT + CELL_WIDTH * column + CELL_WIDTH / 2;
@@ -49,7 +51,7 @@ pub(crate) fn plot(lines: &[Line]) -> String {
             }
         }
     }
-    legend(&mut svg, height - 40);
+    legend(&mut svg, height - BOTTOM + 20);
     svg.push_str("</svg>\n");
     svg
 }
@@ -105,17 +107,24 @@ fn factor(value: f64) -> String {
     }
 }
 
-/// From red (nothing served in time) over yellow to green (as much as without the trouble).
+/// Red, yellow, blue: nothing served in time, half, as much as without the trouble. Whoever sees no green can tell them apart.
+const SCALE: [[f64; 3]; 3] = [
+    [244.0, 109.0, 67.0],
+    [255.0, 255.0, 191.0],
+    [116.0, 173.0, 209.0],
+];
+
+/// The colour of a goodput. It is squared first: the last per cents count most.
 fn colour(goodput: f64) -> String {
-    let hue = 2.0 * goodput.clamp(0.0, 1.0).powi(2);
-    // Hue 0 to 2 (red to green) at saturation 70 % and lightness 72 %.
-    let level = |part: f64| (255.0 * (0.524 + 0.392 * part.clamp(0.0, 1.0))).round() as u8;
-    format!(
-        "#{:02x}{:02x}{:02x}",
-        level(2.0 - hue),
-        level(hue),
-        level(0.0)
-    )
+    let place = 2.0 * goodput.clamp(0.0, 1.0).powi(2);
+    let (from, part) = if place < 1.0 {
+        (0, place)
+    } else {
+        (1, place - 1.0)
+    };
+    let level =
+        |n: usize| (SCALE[from][n] + part * (SCALE[from + 1][n] - SCALE[from][n])).round() as u8;
+    format!("#{:02x}{:02x}{:02x}", level(0), level(1), level(2))
 }
 
 fn legend(svg: &mut String, y: usize) {
@@ -127,15 +136,19 @@ fn legend(svg: &mut String, y: usize) {
             "<rect x=\"{x}\" y=\"{y}\" width=\"28\" height=\"12\" fill=\"{}\"/>",
             colour(share)
         );
-        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{}\">{share:.1}</text>", y + 26);
+        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{}\">{share:.1}</text>", y + 24);
     }
-    let x = LEFT + 345;
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x}\" y=\"{}\">colour: goodput of innocents (1 = as without the trouble); number: p99 ratio; dot: somebody \
-         innocent was cancelled</text>",
-        y + 11
-    );
+    let sentences = [
+        "Colour: requests served within the objective, relative to the same seeds without the trouble.",
+        "Number: p99 latency relative to the same. Dot: somebody innocent was cancelled. Empty: not run.",
+    ];
+    for (n, sentence) in sentences.iter().enumerate() {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{LEFT}\" y=\"{}\">{sentence}</text>",
+            y + 42 + 16 * n
+        );
+    }
 }
 
 fn escape(text: &str) -> String {
@@ -149,8 +162,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_goodput_is_redder() {
-        assert_eq!(colour(0.0), "#ea8686");
-        assert_eq!(colour(1.0), "#86ea86");
+    fn goodput_goes_from_red_to_blue() {
+        assert_eq!(colour(0.0), "#f46d43");
+        assert_eq!(colour(0.5_f64.sqrt()), "#ffffbf");
+        assert_eq!(colour(1.0), "#74add1");
+        assert_eq!(colour(7.0), colour(1.0));
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Line {
     pub(crate) wrong_cancels: Estimate,
     /// Time a run in which innocents were late or lost, seconds.
     pub(crate) bad_s: Estimate,
+    /// Length of the longest episode of such time, seconds: the time to recover.
+    pub(crate) recovery_s: Estimate,
     /// Share of the work that came to nothing.
     pub(crate) wasted: Estimate,
 }
@@ -141,6 +143,7 @@ fn line(plan: &Plan, controller: &str, n: usize, seeded: &[Seeded]) -> Line {
         cancels: plain(|summary| summary.cancel_count),
         wrong_cancels: plain(|summary| summary.wrong_count),
         bad_s: plain(|summary| summary.bad_s),
+        recovery_s: plain(|summary| summary.recovery_s),
         wasted: plain(|summary| summary.wasted),
     }
 }

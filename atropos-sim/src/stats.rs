@@ -38,6 +38,19 @@ impl Estimate {
             half_width: t * (variance / count).sqrt(),
         }
     }
+
+    /// Of the mean of independent estimates: their errors add up as squares.
+    pub(crate) fn mean_of(estimates: &[Self]) -> Self {
+        let count = estimates.len().max(1) as f64;
+        let squares = estimates
+            .iter()
+            .map(|estimate| estimate.half_width.powi(2))
+            .sum::<f64>();
+        Self {
+            mean: estimates.iter().map(|estimate| estimate.mean).sum::<f64>() / count,
+            half_width: squares.sqrt() / count,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -50,6 +63,18 @@ mod tests {
         assert!((estimate.mean - 2.0).abs() < 1e-12);
         // t(2) x s / sqrt(3), with s = 1.
         assert!((estimate.half_width - 4.303 / 3.0_f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_mean_of_independent_estimates_is_surer_than_each() {
+        let one = Estimate {
+            mean: 1.0,
+            half_width: 0.2,
+        };
+        let other = Estimate { mean: 3.0, ..one };
+        let both = Estimate::mean_of(&[one, other]);
+        assert!((both.mean - 2.0).abs() < 1e-12);
+        assert!((both.half_width - 0.2 / 2.0_f64.sqrt()).abs() < 1e-12);
     }
 
     #[test]

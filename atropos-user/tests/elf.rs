@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use atropos::elf::{Cost, Image, NotFound, SymbolPattern};
+use atropos::elf::{Cost, Image, NotFound, Parts, SymbolPattern};
 
 const SOURCE: &str = include_str!("fixtures/symbols.c");
 const MARIADBD: &str = "/usr/sbin/mariadbd";
@@ -261,6 +261,40 @@ fn mariadb_symbols_accessors_and_sites_are_as_its_disassembly_says() {
     ] {
         image.data_symbol(name).unwrap();
     }
+}
+
+/// Bytes that this thread has read so far.
+fn read_bytes() -> u64 {
+    let counts = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let count = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+    count.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_file_read_in_parts_says_the_same_and_most_of_it_is_left_alone() {
+    if !Path::new(MARIADBD).exists() {
+        return common::skip("no /usr/sbin/mariadbd (Debian package mariadb-server)");
+    }
+    let bytes = std::fs::read(MARIADBD).unwrap();
+    let whole = Image::parse(&bytes).unwrap();
+    let before = read_bytes();
+    let parts = Parts::new(std::fs::File::open(MARIADBD).unwrap());
+    let image = Image::parse(&parts).unwrap();
+    assert_eq!(image.function_count(), whole.function_count());
+    assert_eq!(image.layout(), whole.layout());
+    for pattern in ["dispatch_command", "THD::awake_no_mutex", "thd_wait_begin"] {
+        let symbol = image.find(&SymbolPattern::new(pattern)).unwrap();
+        assert_eq!(whole.find(&SymbolPattern::new(pattern)).unwrap(), symbol);
+        assert_eq!(image.site(symbol.vaddr), whole.site(symbol.vaddr));
+    }
+    let accessor = |image: &Image<'_>| image.accessor("thd_query_id", 0).unwrap();
+    assert_eq!(accessor(&image), accessor(&whole));
+    let read = read_bytes() - before;
+    assert!(
+        read < bytes.len() as u64 / 8,
+        "{read} bytes of {} read",
+        bytes.len()
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use atropos::target::glibc::LockOwner;
 use atropos::target::{Process, ProcessMemory};
+use object::ReadRef as _;
 
 use common::{Started, compile, skip, wait_for};
 
@@ -134,9 +135,12 @@ fn a_target_in_other_namespaces_is_read_by_its_own_paths_and_thread_ids() {
     );
     let files = process.mapped_files().unwrap();
     assert!(files[0].is_exe && !files[0].deleted && !files[0].replaced);
+    let parts = process.file_parts(&files[0]).unwrap();
+    let bytes = std::fs::read(&program).unwrap();
     assert_eq!(
-        process.file_bytes(&files[0]).unwrap(),
-        std::fs::read(&program).unwrap()
+        parts.read_bytes_at(0, bytes.len() as u64).unwrap(),
+        bytes,
+        "the file that runs"
     );
 
     let threads = process.threads().unwrap();

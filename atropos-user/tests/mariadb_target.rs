@@ -88,8 +88,8 @@ fn a_live_server_tells_its_sockets_and_its_sessions() {
         .unwrap()
         .unwrap();
     assert!(file.is_exe && !file.replaced);
-    let bytes = process.file_bytes(file).unwrap();
-    let image = Image::parse(&bytes).unwrap();
+    let parts = process.file_parts(file).unwrap();
+    let image = Image::parse(&parts).unwrap();
     let memory = ProcessMemory::open(&process).unwrap();
     let sessions = file.symbol_address(&image.data_symbol("server_threads").unwrap());
     let id_at = image.accessor("thd_get_thread_id", 0).unwrap();

@@ -60,8 +60,8 @@ fn addresses_of_symbols_are_those_that_the_program_itself_prints() {
         let process = Process::open(started.pid()).unwrap();
         let file = exe_of(&process);
         assert_eq!((file.deleted, file.replaced), (false, false), "{flags:?}");
-        let bytes = process.file_bytes(&file).unwrap();
-        let image = Image::parse(&bytes).unwrap();
+        let parts = process.file_parts(&file).unwrap();
+        let image = Image::parse(&parts).unwrap();
         assert_eq!(image.layout().position_independent, flags[1] != "-no-pie");
         assert_eq!(file.build_id.as_ref(), image.build_id());
         let landmark = image.find(&SymbolPattern::new("landmark")).unwrap();
@@ -246,8 +246,8 @@ fn a_library_on_the_library_path_and_a_program_under_the_loader_are_found_by_the
             .unwrap()
             .expect("the library");
         assert_eq!(file.path_in_target, library);
-        let bytes = process.file_bytes(file).unwrap();
-        let answer = Image::parse(&bytes).unwrap().data_symbol("answer").unwrap();
+        let parts = process.file_parts(file).unwrap();
+        let answer = Image::parse(&parts).unwrap().data_symbol("answer").unwrap();
         assert_eq!(file.symbol_address(&answer), printed[0]);
         assert_eq!(
             ProcessMemory::open(&process).unwrap().read_u64(printed[0]),
@@ -297,8 +297,8 @@ fn a_program_deleted_or_replaced_on_disk_is_read_from_the_mapping() {
         Some(&build_id),
         "of the file that runs, not of the one that has its name"
     );
-    let bytes = process.file_bytes(&file).unwrap();
-    let landmark = Image::parse(&bytes)
+    let parts = process.file_parts(&file).unwrap();
+    let landmark = Image::parse(&parts)
         .unwrap()
         .find(&SymbolPattern::new("landmark"))
         .unwrap();

@@ -87,14 +87,24 @@ fn install_servers(apt: &Apt) {
     }
 }
 
-/// Whether a version of `PostgreSQL` is there. The distribution keeps its programs out of PATH.
+/// Folder with the programs of the newest `PostgreSQL` that is there. The distribution keeps them out of PATH.
+pub(crate) fn postgresql_programs() -> Option<PathBuf> {
+    let mut versions: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
+        .ok()?
+        .flatten()
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .filter(|(_, bin)| bin.join("initdb").exists() && bin.join("postgres").exists())
+        .collect();
+    versions.sort();
+    versions.pop().map(|(_, bin)| bin)
+}
+
+/// Whether a version of `PostgreSQL` is there.
 pub(crate) fn postgresql_is_there() -> bool {
-    let versions = fs::read_dir("/usr/lib/postgresql");
-    versions.is_ok_and(|versions| {
-        versions
-            .flatten()
-            .any(|version| version.path().join("bin/initdb").exists())
-    })
+    postgresql_programs().is_some()
 }
 
 /// Whether a server and the script that makes its data directory are there.
@@ -269,5 +279,12 @@ pub(crate) fn require_server() -> Result<()> {
     }
     bail!(
         "there is no MariaDB server here and it could not be installed; install mariadb-server 10.11 and try again"
+    )
+}
+
+/// Folder with the programs of `PostgreSQL`; an error if there is none to test with.
+pub(crate) fn require_postgresql() -> Result<PathBuf> {
+    postgresql_programs().context(
+        "there is no PostgreSQL server here and it could not be installed; install postgresql (Debian, Ubuntu: apt-get install postgresql) and try again",
     )
 }

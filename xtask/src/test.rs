@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
+use crate::bench::soak;
 use crate::build::with_kernel_half;
 use crate::lint::lint;
 use crate::process::{as_root, capture, cargo, shown, workspace};
@@ -20,6 +21,10 @@ use crate::toolchain::Toolchain;
 
 /// What a test prints, with the reason, when this machine cannot run it.
 const SKIPPED: &str = "SKIPPED:";
+
+/// The seed of property tests, so that two runs of the verb test the same. `tests without privileges` has all of them. What is set
+/// outside goes before it.
+const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20260101");
 
 /// How the reason begins of an ignored test that another test runs: no skip.
 const RUN_BY: &str = "ignored, run by ";
@@ -32,6 +37,7 @@ pub(crate) fn test() -> Result<()> {
         ("lint", lint()),
         ("tests without privileges", unprivileged(&mut count)),
         ("tests as root", privileged(&toolchain, &mut count)),
+        ("soak", soaked(&mut count)),
     ] {
         if let Err(error) = done {
             eprintln!("test: {part}: {error:#}");
@@ -51,6 +57,9 @@ fn unprivileged(count: &mut Count) -> Result<()> {
     let mut tests = cargo();
     // What a passing test printed is shown, or a skipped one would look like any other.
     tests.args(["test", "--no-fail-fast", "--", "--show-output"]);
+    if std::env::var_os(SEED.0).is_none() {
+        tests.env(SEED.0, SEED.1);
+    }
     count.of(&mut tests)
 }
 
@@ -84,6 +93,21 @@ fn privileged(toolchain: &Toolchain, count: &mut Count) -> Result<()> {
         failed = count.of(&mut command).err().or(failed);
     }
     failed.map_or(Ok(()), Err)
+}
+
+/// A minute at 70 % load in enforce mode, both servers at once.
+fn soaked(count: &mut Count) -> Result<()> {
+    if let Some(reason) = soak::lacks() {
+        println!("soak {SKIPPED} {reason}");
+        count.skipped += 1;
+        return Ok(());
+    }
+    let done = soak::brief();
+    match &done {
+        Ok(()) => count.passed = count.passed.wrapping_add(1),
+        Err(_) => count.failed += 1,
+    }
+    done
 }
 
 /// A test executable as cargo reports it.

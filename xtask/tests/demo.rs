@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -34,8 +35,20 @@ impl Demo {
         Some(Self::start_anywhere(arguments))
     }
 
+    /// At PostgreSQL; nothing where there is none.
+    fn start_at_postgresql(arguments: &[&str]) -> Option<Self> {
+        if !Path::new("/usr/lib/postgresql").exists() {
+            eprintln!("SKIPPED: there is no PostgreSQL here");
+            return None;
+        }
+        let arguments: Vec<&str> = ["postgresql"].iter().chain(arguments).copied().collect();
+        Some(Self::start_anywhere(&arguments))
+    }
+
     fn start_anywhere(arguments: &[&str]) -> Self {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("demo-test-XXXXXX")).unwrap();
+        // Root's PostgreSQL runs as somebody else, who must get through.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_xtask"))
             .args(["demo", "--without-atropos"])
             .args(arguments)
@@ -155,6 +168,46 @@ fn the_same_shape_is_played_at_the_sample_server_which_ends_with_the_demo() {
     let report = file.read();
     assert_eq!(report["cases"][0]["id"], "s-m01");
     assert_stalled_until_remembered(&report);
+}
+
+#[test]
+fn at_postgresql_a_session_idle_in_its_transaction_stalls_its_table_in_the_same_way() {
+    let file = Results::new("postgresql");
+    let Some(mut demo) = Demo::start_at_postgresql(&["--case", "idle", "--json", &file.name()])
+    else {
+        return;
+    };
+    demo.read_until("case idle\n");
+    assert!(demo.wait());
+    demo.assert_nothing_is_left();
+    assert_stalled_until_remembered(&file.read());
+}
+
+#[test]
+fn an_interrupted_demo_at_postgresql_leaves_no_process_and_no_file() {
+    let Some(mut demo) = Demo::start_at_postgresql(&["--case", "c6"]) else {
+        return;
+    };
+    demo.read_until("UPDATE of every row");
+    let children = demo.processes();
+    assert!(!children.is_empty(), "there is a server while it plays");
+    kill(Pid::from_raw(demo.child.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert!(!demo.wait(), "an interrupted demo does not succeed");
+    demo.assert_nothing_is_left();
+}
+
+#[test]
+fn a_case_of_another_server_is_refused_with_those_of_this_one() {
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["demo", "sample", "--without-atropos", "--case", "c6"])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        text.contains("case c6 is not played at Sample; there are: c1, m01"),
+        "{text}"
+    );
 }
 
 /// The file that a demo writes for programs.

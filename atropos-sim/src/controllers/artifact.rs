@@ -48,7 +48,7 @@ impl Artifact {
     }
 
     fn is_over(&mut self, seen: &Seen) -> bool {
-        self.served.push_back(seen.done.len() as f64);
+        self.served.push_back(seen.done_count as f64);
         if self.served.len() > 30 {
             self.served.pop_front();
         }
@@ -126,12 +126,8 @@ impl Controller for Artifact {
         self.acted_ns = Some(seen.now_ns);
         let task = usage.tasks[index].0;
         // If the best may not be cancelled nothing is, and the pause is spent.
-        if !task.killed && !self.plan.classes[task.class].protected {
-            out.push(Action::Cancel {
-                task: task.task,
-                with_session: false,
-                number: 0,
-            });
+        if !task.killed && !task.protected {
+            out.push(task.end(false));
         }
     }
 }

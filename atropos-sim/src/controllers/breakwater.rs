@@ -7,23 +7,19 @@
 
 use std::sync::Arc;
 
-use super::credits::Line;
+use super::credits::{CLIENT_COUNT, Gate};
 use super::{Action, Controller, Ended, Job, Seen, Verdict};
 use crate::plan::Plan;
 
 const PERIOD_NS: u64 = 10_000_000;
 const DECREASE: f64 = 0.02;
 const INCREASE: f64 = 0.001;
-const CLIENT_COUNT: f64 = 1_000.0;
 
 /// Breakwater.
 pub(crate) struct Breakwater {
     target_ns: u64,
     patience_ns: u64,
-    cores: f64,
-    credits: f64,
-    used: usize,
-    line: Line,
+    gate: Gate,
 }
 
 impl Breakwater {
@@ -33,16 +29,8 @@ impl Breakwater {
         Self {
             target_ns: 8 * service_ns,
             patience_ns: service_ns.max(PERIOD_NS),
-            cores: plan.cores,
-            // Theirs start with one for each core and grow within microseconds; a tenth of a second is worth the same here.
-            credits: 10.0 * plan.cores,
-            used: 0,
-            line: Line::default(),
+            gate: Gate::new(plan.cores),
         }
-    }
-
-    fn room(&self) -> usize {
-        (self.credits as usize).saturating_sub(self.used)
     }
 }
 
@@ -59,31 +47,24 @@ impl Controller for Breakwater {
         if job.queue_delay_ns >= 2 * self.target_ns {
             return Verdict::Reject;
         }
-        if self.room() == 0 {
-            self.line.hold(job);
-            return Verdict::Hold;
-        }
-        self.used += 1;
-        Verdict::Admit
+        self.gate.admit(job)
     }
 
     fn ended(&mut self, _ended: &Ended, out: &mut Vec<Action>) {
-        self.used = self.used.saturating_sub(1);
-        self.used += self.line.let_in(self.room(), out);
+        self.gate.ended(out);
     }
 
     fn tick(&mut self, seen: &Seen, out: &mut Vec<Action>) {
         let over = seen.queue_delay_ns as f64 / self.target_ns as f64 - 1.0;
-        if over >= 0.0 {
-            self.credits *= (1.0 - DECREASE * over).max(0.5);
-        } else {
-            self.credits += INCREASE * CLIENT_COUNT;
-        }
-        self.credits = self.credits.clamp(self.cores, CLIENT_COUNT * 64.0);
-        self.line.drop_late(seen.now_ns, self.patience_ns, out);
-        self.used += self.line.let_in(self.room(), out);
-        // A request let in may have been given up by its client: the server's own count is the truth.
-        self.used = self.used.min(seen.tasks.len() + self.room());
+        self.gate.change(|credits| {
+            if over >= 0.0 {
+                credits * (1.0 - DECREASE * over).max(0.5)
+            } else {
+                credits + INCREASE * CLIENT_COUNT
+            }
+        });
+        self.gate.drop_late(seen.now_ns, self.patience_ns, out);
+        self.gate.let_in(seen, out);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Controller;
 use super::artifact::{Artifact, Library};
 use super::both::Both;
-use super::killers::{PgTerminate, PtKill, TidbRunaway, TimeoutAny, TimeoutVictim};
+use super::killers::{AgeKiller, TidbRunaway, TimeoutVictim};
 use super::paper::{Paper, Rule};
 use super::shedding::Shedding;
 use super::{
@@ -25,63 +25,151 @@ impl Controller for Nothing {
 
 type Make = fn(&Arc<Plan>) -> Box<dyn Controller>;
 
-/// Every controller: its name, and how to make one.
-pub(crate) const ALL: &[(&str, Make)] = &[
-    ("none", |_| Box::new(Nothing)),
-    ("oracle", |plan| Box::new(oracle::Oracle::new(plan))),
-    ("atropos", |plan| Box::new(Watched::new(plan))),
-    ("atropos-again", |plan| Box::new(Watched::again(plan))),
-    ("paper", |plan| Box::new(Paper::new(plan, Rule::Future))),
-    ("paper-current", |plan| {
-        Box::new(Paper::new(plan, Rule::Current))
+/// A controller that can be asked for.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    /// What it does, for a person.
+    pub(crate) about: &'static str,
+    make: Make,
+}
+
+const fn entry(name: &'static str, about: &'static str, make: Make) -> Entry {
+    Entry { name, about, make }
+}
+
+/// Every controller.
+pub(crate) const ALL: &[Entry] = &[
+    entry("none", "does nothing", |_| Box::new(Nothing)),
+    entry(
+        "oracle",
+        "knows the culprits and ends them one look after they began",
+        |plan| Box::new(oracle::Oracle::new(plan)),
+    ),
+    entry("atropos", "the engine with its defaults", |plan| {
+        Box::new(Watched::new(plan))
     }),
-    ("paper-greedy", |plan| {
-        Box::new(Paper::new(plan, Rule::Greedy))
+    entry(
+        "atropos-again",
+        "the engine, free to end the same work again, without a budget for each minute",
+        |plan| Box::new(Watched::again(plan)),
+    ),
+    entry(
+        "paper",
+        "the paper's policy: the largest sum of contention times future usage",
+        |plan| Box::new(Paper::new(plan, Rule::Future)),
+    ),
+    entry(
+        "paper-current",
+        "the paper's policy with usage so far in place of future usage",
+        |plan| Box::new(Paper::new(plan, Rule::Current)),
+    ),
+    entry(
+        "paper-greedy",
+        "the paper's policy on the most contended resource alone",
+        |plan| Box::new(Paper::new(plan, Rule::Greedy)),
+    ),
+    entry(
+        "artifact-c",
+        "the published artifact's rules for C programs: throughput halved for five seconds",
+        |plan| Box::new(Artifact::new(plan, Library::C)),
+    ),
+    entry(
+        "artifact-java",
+        "the published artifact's rules for Java programs: throughput a fifth down for two seconds",
+        |plan| Box::new(Artifact::new(plan, Library::Java)),
+    ),
+    entry(
+        "protego",
+        "admits by performance, and ends long waits for locks",
+        |plan| Box::new(protego::Protego::new(plan)),
+    ),
+    entry(
+        "pbox",
+        "delays whoever made others wait, when it lets go",
+        |plan| Box::new(pbox::PBox::new(plan)),
+    ),
+    entry("darc", "reserves workers for short requests", |plan| {
+        Box::new(darc::Darc::new(plan))
     }),
-    ("artifact-c", |plan| {
-        Box::new(Artifact::new(plan, Library::C))
+    entry("parties", "moves cores between clients", |plan| {
+        Box::new(parties::Parties::new(plan))
     }),
-    ("artifact-java", |plan| {
-        Box::new(Artifact::new(plan, Library::Java))
+    entry(
+        "breakwater",
+        "admits by credits and queueing delay",
+        |plan| Box::new(breakwater::Breakwater::new(plan)),
+    ),
+    entry("dagor", "admits by priority and queueing delay", |plan| {
+        Box::new(admission::Dagor::new(plan))
     }),
-    ("protego", |plan| Box::new(protego::Protego::new(plan))),
-    ("pbox", |plan| Box::new(pbox::PBox::new(plan))),
-    ("darc", |plan| Box::new(darc::Darc::new(plan))),
-    ("parties", |plan| Box::new(parties::Parties::new(plan))),
-    ("breakwater", |plan| {
-        Box::new(breakwater::Breakwater::new(plan))
+    entry("seda", "admits at a rate by the client's p99", |plan| {
+        Box::new(admission::Seda::new(plan))
     }),
-    ("dagor", |plan| Box::new(admission::Dagor::new(plan))),
-    ("seda", |plan| Box::new(admission::Seda::new(plan))),
-    ("shed-cap", |plan| {
+    entry("shed-cap", "refuses beyond a cap in flight", |plan| {
         Box::new(Shedding::new(plan, true, false, false))
     }),
-    ("shed-length", |plan| {
+    entry("shed-length", "refuses when the queue is long", |plan| {
         Box::new(Shedding::new(plan, false, true, false))
     }),
-    ("shed-deadline", |plan| {
-        Box::new(Shedding::new(plan, false, false, true))
-    }),
-    ("shed-all", |plan| {
+    entry(
+        "shed-deadline",
+        "drops what is late when its turn comes",
+        |plan| Box::new(Shedding::new(plan, false, false, true)),
+    ),
+    entry("shed-all", "all three ways to shed load", |plan| {
         Box::new(Shedding::new(plan, true, true, true))
     }),
-    ("atropos+cap", |plan| with_door(plan, true, false, false)),
-    ("atropos+length", |plan| with_door(plan, false, true, false)),
-    ("atropos+deadline", |plan| {
+    entry("atropos+cap", "the engine, and a cap at the door", |plan| {
+        with_door(plan, true, false, false)
+    }),
+    entry(
+        "atropos+length",
+        "the engine, and a look at the queue",
+        |plan| with_door(plan, false, true, false),
+    ),
+    entry("atropos+deadline", "the engine, and a deadline", |plan| {
         with_door(plan, false, false, true)
     }),
-    ("atropos+all", |plan| with_door(plan, true, true, true)),
-    ("root-blocker", |plan| {
-        Box::new(root_blocker::RootBlocker::new(plan))
-    }),
-    ("pt-kill", |plan| Box::new(PtKill::new(plan))),
-    ("pg-terminate", |plan| Box::new(PgTerminate::new(plan))),
-    ("timeout-victim", |plan| Box::new(TimeoutVictim::new(plan))),
-    ("timeout-any", |plan| Box::new(TimeoutAny::new(plan))),
-    ("tidb-runaway", |plan| Box::new(TidbRunaway::new(plan))),
-    ("opensearch", |plan| {
-        Box::new(opensearch::Backpressure::new(plan))
-    }),
+    entry(
+        "atropos+all",
+        "the engine, and all three at the door",
+        |plan| with_door(plan, true, true, true),
+    ),
+    entry(
+        "root-blocker",
+        "ends the root of the largest wait-for tree once a lock wait exceeds the objective",
+        |plan| Box::new(root_blocker::RootBlocker::new(plan)),
+    ),
+    entry(
+        "pt-kill",
+        "each second, ends the oldest busy request beyond ten objectives",
+        |plan| Box::new(AgeKiller::pt_kill(plan)),
+    ),
+    entry(
+        "pg-terminate",
+        "each second, ends every session that is busy beyond ten objectives",
+        |plan| Box::new(AgeKiller::pg_terminate(plan)),
+    ),
+    entry(
+        "timeout-victim",
+        "a lock timeout: ends every wait beyond the objective",
+        |plan| Box::new(TimeoutVictim::new(plan)),
+    ),
+    entry(
+        "timeout-any",
+        "a statement timeout: ends every request beyond ten objectives",
+        |plan| Box::new(AgeKiller::timeout_any(plan)),
+    ),
+    entry(
+        "tidb-runaway",
+        "ends every request beyond ten objectives, and refuses its like for ten minutes",
+        |plan| Box::new(TidbRunaway::new(plan)),
+    ),
+    entry(
+        "opensearch",
+        "in duress of processor or heap, ends the requests that use most",
+        |plan| Box::new(opensearch::Backpressure::new(plan)),
+    ),
 ];
 
 /// The engine inside, and load shedding at the door.
@@ -93,6 +181,6 @@ fn with_door(plan: &Arc<Plan>, cap: bool, length: bool, deadline: bool) -> Box<d
 /// The controller of this name.
 pub(crate) fn make(name: &str, plan: &Arc<Plan>) -> Option<Box<dyn Controller>> {
     ALL.iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, make)| make(plan))
+        .find(|entry| entry.name == name)
+        .map(|entry| (entry.make)(plan))
 }

@@ -54,7 +54,7 @@ impl Controller for Backpressure {
     }
 
     fn tick(&mut self, seen: &Seen, out: &mut Vec<Action>) {
-        self.by_completions = (self.by_completions + 0.1 * seen.done.len() as f64).min(BURST);
+        self.by_completions = (self.by_completions + 0.1 * seen.done_count as f64).min(BURST);
         self.by_time = (self.by_time + 3.0).min(BURST);
         let duress = seen.cpu_share >= 0.9 || seen.heap_share >= 0.7;
         self.looks_in_duress = if duress { self.looks_in_duress + 1 } else { 0 };
@@ -77,11 +77,7 @@ impl Controller for Backpressure {
             }
             self.by_completions = (self.by_completions - 1.0).max(0.0);
             self.by_time = (self.by_time - 1.0).max(0.0);
-            out.push(Action::Cancel {
-                task: task.task,
-                with_session: false,
-                number: 0,
-            });
+            out.push(task.end(false));
         }
     }
 }

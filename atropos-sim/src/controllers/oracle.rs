@@ -31,10 +31,28 @@ impl Controller for Oracle {
             .tasks
             .iter()
             .filter(|task| self.acts && self.culprit[task.class] && !task.killed);
-        out.extend(culprits.map(|culprit| Action::Cancel {
-            task: culprit.task,
-            with_session: self.with_session || culprit.idle_since_ns.is_some(),
-            number: 0,
-        }));
+        out.extend(
+            culprits
+                .map(|culprit| culprit.end(self.with_session || culprit.idle_since_ns.is_some())),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testkit::{demand, lock_hog, summary};
+
+    #[test]
+    fn the_culprit_alone_is_ended_before_anybody_is_late() {
+        let with = summary(&lock_hog(), "oracle");
+        assert!(
+            with.culprit_drops > 0.9 && with.wrong_count < 1.0 && with.bad_s < 0.2,
+            "{with:?}"
+        );
+    }
+
+    #[test]
+    fn with_nobody_to_blame_nothing_is_done() {
+        assert!(summary(&demand(), "oracle").cancel_count < 1.0);
     }
 }

@@ -121,24 +121,82 @@ impl Controller for Paper {
         let free = usage
             .tasks
             .iter()
-            .filter(|(task, _)| !task.killed && !self.plan.classes[task.class].protected);
+            .filter(|(task, _)| !task.killed && !task.protected);
         let best = free
             .map(|(task, used)| (self.score(&usage, task, used, most), *task))
             .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.task.cmp(&a.1.task)));
         if let Some((_, task)) = best.filter(|(score, _)| *score > 0.0) {
             self.acted_ns = seen.now_ns;
-            out.push(Action::Cancel {
-                task: task.task,
-                with_session: task.idle_since_ns.is_some(),
-                number: 0,
-            });
+            out.push(task.end(task.idle_since_ns.is_some()));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testkit::{lock_hog, plan, summary};
+    use super::super::seen::{SeenBlocker, SeenWait};
+    use super::super::testkit::{lock_hog, plan, seen_task, summary};
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Task 1 has held a lock of the first kind for 3 s; task 2 one of it for 2 s, and one of the second kind for 3 s.
+    /// Six wait for the first kind, four for the second.
+    fn two_kinds() -> Seen {
+        let mut seen = Seen {
+            now_ns: 10 * S,
+            tasks: (1..=12).map(|n| seen_task(n, 6 * S)).collect(),
+            ..Seen::default()
+        };
+        let held = [(1, 0, 0, 3), (2, 0, 1, 2), (2, 1, 2, 3)];
+        for waiter in 3..=12_u64 {
+            let (holder, resource, instance, for_s) = held[match waiter {
+                3..=5 => 0,
+                6..=8 => 1,
+                _ => 2,
+            }];
+            seen.tasks[waiter as usize - 1].waits = true;
+            seen.waits.push(SeenWait {
+                task: seen.tasks[waiter as usize - 1].task,
+                session: waiter,
+                resource,
+                instance,
+                mode: 1,
+                since_ns: 9 * S,
+                blockers: vec![SeenBlocker {
+                    task: seen.tasks[holder - 1].task,
+                    session: holder as u64,
+                    queued: false,
+                    mode: 1,
+                    since_ns: (10 - for_s) * S,
+                }],
+            });
+        }
+        seen
+    }
+
+    fn choice(rule: Rule) -> Vec<Action> {
+        let plan = plan(
+            "hard",
+            "",
+            "locks = [{ name = 'one', count = 2 }, { name = 'two' }]\n\
+             [[classes]]\nname = 'small'\nsteps = [{ cpu = '~1ms' }]\n\
+             [[clients]]\nclass = 'small'\nsend = { poisson = 1.0 }\n",
+        );
+        let mut paper = Paper::new(&plan, rule);
+        let mut out = Vec::new();
+        paper.tick(&two_kinds(), &mut out);
+        paper.tick(&two_kinds(), &mut out);
+        out
+    }
+
+    #[test]
+    fn the_sum_over_resources_decides_and_greedy_looks_at_the_most_contended_alone() {
+        // 0.5 x 3 against 0.5 x 2 + 0.33 x 3.
+        let tasks = two_kinds().tasks;
+        assert_eq!(choice(Rule::Future), [tasks[1].end(false)]);
+        assert_eq!(choice(Rule::Greedy), [tasks[0].end(false)]);
+    }
 
     #[test]
     fn a_lock_hog_is_ended_under_every_rule() {

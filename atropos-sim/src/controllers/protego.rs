@@ -7,22 +7,18 @@
 
 use std::sync::Arc;
 
-use super::credits::Line;
+use super::credits::Gate;
 use super::{Action, Controller, Ended, Job, Seen, Verdict, Waiting};
 use crate::plan::Plan;
 
 const PERIOD_NS: u64 = 100_000_000;
 const SLOPE_INVERSE: i64 = 4;
-const CLIENT_COUNT: f64 = 1_000.0;
 const STEP: f64 = 1.0;
 
 /// Protego.
 pub(crate) struct Protego {
     budget_ns: u64,
-    cores: f64,
-    credits: f64,
-    used: usize,
-    line: Line,
+    gate: Gate,
     counted: Counts,
     before: Counts,
     ignoring: bool,
@@ -39,25 +35,18 @@ impl Protego {
     pub(crate) fn new(plan: &Arc<Plan>) -> Self {
         Self {
             budget_ns: plan.slo_ns / 2,
-            cores: plan.cores,
-            credits: 10.0 * plan.cores,
-            used: 0,
-            line: Line::default(),
+            gate: Gate::new(plan.cores),
             counted: Counts::default(),
             before: Counts::default(),
             ignoring: true,
         }
     }
 
-    fn room(&self) -> usize {
-        (self.credits as usize).saturating_sub(self.used)
-    }
-
     /// More credits while they pay off in requests served.
     fn adjust(&mut self) {
         let (now, before) = (self.counted, self.before);
         let (came, served) = (now.came - before.came, now.served - before.served);
-        let full = self.used as f64 >= self.credits;
+        let full = self.gate.is_full();
         let up = if now.came == 0 {
             true
         } else if came >= 0 {
@@ -66,7 +55,7 @@ impl Protego {
             served < 0 && SLOPE_INVERSE * -served > -came && full
         };
         let change = if up { STEP } else { -STEP };
-        self.credits = (self.credits + change).clamp(self.cores, CLIENT_COUNT * 64.0);
+        self.gate.change(|credits| credits + change);
         self.before = now;
     }
 }
@@ -85,12 +74,7 @@ impl Controller for Protego {
         if job.queue_delay_ns > self.budget_ns {
             return Verdict::Reject;
         }
-        if self.room() == 0 {
-            self.line.hold(job);
-            return Verdict::Hold;
-        }
-        self.used += 1;
-        Verdict::Admit
+        self.gate.admit(job)
     }
 
     fn wait(&mut self, waiting: &Waiting) -> bool {
@@ -99,19 +83,17 @@ impl Controller for Protego {
 
     fn ended(&mut self, ended: &Ended, out: &mut Vec<Action>) {
         self.counted.served += i64::from(ended.served);
-        self.used = self.used.saturating_sub(1);
-        self.used += self.line.let_in(self.room(), out);
+        self.gate.ended(out);
     }
 
     fn tick(&mut self, seen: &Seen, out: &mut Vec<Action>) {
-        self.line.drop_late(seen.now_ns, self.budget_ns, out);
+        self.gate.drop_late(seen.now_ns, self.budget_ns, out);
         self.ignoring = !self.ignoring;
         if self.ignoring {
             self.adjust();
         }
         self.counted = Counts::default();
-        self.used += self.line.let_in(self.room(), out);
-        self.used = self.used.min(seen.tasks.len() + self.room());
+        self.gate.let_in(seen, out);
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use atropos_engine::settings::Kind;
+
 use super::{Action, Controller, Seen};
 use crate::plan::Plan;
 use crate::world::task::TaskRef;
@@ -13,7 +15,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// 100 ms; acts when a wait is older than the objective; one at a time; ends the session if it is idle.
 pub(crate) struct RootBlocker {
     wait_ns: u64,
-    lock_count: usize,
+    /// By resource: it is a lock.
+    is_lock: Vec<bool>,
 }
 
 impl RootBlocker {
@@ -21,7 +24,12 @@ impl RootBlocker {
     pub(crate) fn new(plan: &Arc<Plan>) -> Self {
         Self {
             wait_ns: plan.slo_ns,
-            lock_count: plan.locks.len(),
+            is_lock: plan
+                .engine
+                .resources
+                .iter()
+                .map(|resource| resource.kind == Kind::Lock)
+                .collect(),
         }
     }
 }
@@ -34,11 +42,7 @@ impl Controller for RootBlocker {
     fn tick(&mut self, seen: &Seen, out: &mut Vec<Action>) {
         let mut blockers: BTreeMap<TaskRef, Vec<TaskRef>> = BTreeMap::new();
         let mut old = false;
-        for wait in seen
-            .waits
-            .iter()
-            .filter(|wait| wait.resource < self.lock_count)
-        {
+        for wait in seen.waits.iter().filter(|wait| self.is_lock[wait.resource]) {
             old |= seen.now_ns - wait.since_ns > self.wait_ns;
             blockers
                 .entry(wait.task)
@@ -66,11 +70,7 @@ impl Controller for RootBlocker {
         else {
             return;
         };
-        out.push(Action::Cancel {
-            task: root.task,
-            with_session: root.idle_since_ns.is_some(),
-            number: 0,
-        });
+        out.push(root.end(root.idle_since_ns.is_some()));
     }
 }
 

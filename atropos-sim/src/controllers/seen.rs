@@ -1,5 +1,6 @@
 //! What a look at the server shows: the same for every controller.
 
+use super::Action;
 use crate::world::task::TaskRef;
 
 /// A task as it is seen.
@@ -26,6 +27,19 @@ pub(crate) struct SeenTask {
     /// Progress as the server tells it.
     pub(crate) progress: Option<f64>,
     pub(crate) killed: bool,
+    /// Nobody may end it.
+    pub(crate) protected: bool,
+}
+
+impl SeenTask {
+    /// Ends it: its statement, or its session.
+    pub(crate) fn end(&self, with_session: bool) -> Action {
+        Action::Cancel {
+            task: self.task,
+            with_session,
+            number: 0,
+        }
+    }
 }
 
 /// Somebody in the way of a wait.
@@ -66,6 +80,8 @@ pub(crate) struct Seen {
     pub(crate) tasks: Vec<SeenTask>,
     pub(crate) waits: Vec<SeenWait>,
     pub(crate) done: Vec<SeenDone>,
+    /// Requests that completed since the look before. More than are in `done` where not every latency is seen.
+    pub(crate) done_count: u64,
     pub(crate) queue_delay_ns: u64,
     /// Share of the cores in use since the look before.
     pub(crate) cpu_share: f64,

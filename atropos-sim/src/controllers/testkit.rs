@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::seen::SeenTask;
 use crate::measure::Summary;
 use crate::plan::Plan;
 use crate::run;
+use crate::world::task::TaskRef;
 
 /// Under a controller, with one seed.
 pub(crate) fn summary(plan: &Arc<Plan>, controller: &str) -> Summary {
@@ -18,6 +20,26 @@ pub(crate) fn plan(family: &str, culprits: &str, rest: &str) -> Arc<Plan> {
          answer = {{ culprits = [{culprits}], action = 'STMT' }}\n{rest}"
     );
     Arc::new(Plan::read(&text).expect("the test's own text"))
+}
+
+/// A task that nothing is known of but when it began.
+pub(crate) fn seen_task(serial: u64, started_ns: u64) -> SeenTask {
+    SeenTask {
+        task: TaskRef { index: 0, serial },
+        class: 0,
+        client: 0,
+        session: serial,
+        arrived_ns: started_ns,
+        started_ns,
+        idle_since_ns: None,
+        waits: false,
+        cpu_ns: 0,
+        miss_count: 0,
+        heap_mbytes: 0.0,
+        progress: None,
+        killed: false,
+        protected: false,
+    }
 }
 
 /// One request holds a lock for four seconds that all others need.

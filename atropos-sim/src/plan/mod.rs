@@ -1,6 +1,7 @@
 //! A scenario with every name resolved and every time in nanoseconds: what the world runs.
 
 mod compile;
+mod recording;
 mod time;
 
 use std::sync::Arc;

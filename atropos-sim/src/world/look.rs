@@ -32,6 +32,7 @@ impl World {
             } else {
                 Vec::new()
             },
+            done_count: since.done.len() as u64,
             done: since.done,
             queue_delay_ns: self.queue_delay_ns(),
             cpu_share: if span_ns > 0.0 {
@@ -94,6 +95,7 @@ impl World {
             heap_mbytes: task.heap_mbytes,
             progress: self.progress(task, on_cpu_ns),
             killed: task.killed,
+            protected: self.plan.classes[task.class].protected,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Carries orders to the target on a task of its own, so that a slow server never delays a tick.
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Duration, MissedTickBehavior, interval};
 
-use crate::cancel::{AnyInitiator, Initiator as _, Ladder, SentOrder};
+use crate::cancel::{AnyInitiator, Desk, Initiator as _, Ladder, SentOrder};
 use crate::engine::record::Order;
 use crate::engine::settings::Mode;
 
@@ -13,6 +13,7 @@ const WARM_EVERY: Duration = Duration::from_secs(1);
 /// The agent's end of the carrier.
 pub struct Carrier {
     orders: mpsc::Sender<Order>,
+    desk: Option<oneshot::Sender<Box<dyn Desk>>>,
     /// Orders that were carried out.
     pub answers: mpsc::Receiver<SentOrder>,
     /// Numbers of the agent's own sessions.
@@ -25,15 +26,32 @@ impl Carrier {
     /// Starts the task that owns the ladder. It ends when this end is dropped.
     pub fn start(ladder: Ladder<AnyInitiator>) -> Self {
         let (orders, orders_in) = mpsc::channel(16);
+        let (desk, desk_in) = oneshot::channel();
         let (answers_out, answers) = mpsc::channel(16);
         let (own_out, own_ids) = watch::channel(ladder.own_ids());
         let (trouble_out, trouble) = watch::channel(None);
-        tokio::spawn(carry(ladder, orders_in, answers_out, own_out, trouble_out));
+        tokio::spawn(carry(
+            ladder,
+            orders_in,
+            desk_in,
+            answers_out,
+            own_out,
+            trouble_out,
+        ));
         Self {
             orders,
+            desk: Some(desk),
             answers,
             own_ids,
             trouble,
+        }
+    }
+
+    /// Lends the ladder the desk where orders can be put down for threads to find. Only the first is taken.
+    pub fn equip(&mut self, desk: Box<dyn Desk>) {
+        if let Some(to_ladder) = self.desk.take() {
+            // A carrier that is gone carries no order either.
+            let _ = to_ladder.send(desk);
         }
     }
 
@@ -46,6 +64,7 @@ impl Carrier {
 async fn carry(
     mut ladder: Ladder<AnyInitiator>,
     mut orders: mpsc::Receiver<Order>,
+    mut desk: oneshot::Receiver<Box<dyn Desk>>,
     answers: mpsc::Sender<SentOrder>,
     own_ids: watch::Sender<Vec<u64>>,
     trouble: watch::Sender<Option<String>>,
@@ -55,6 +74,12 @@ async fn carry(
     loop {
         tokio::select! {
             biased;
+            // Nobody who gives it up has one.
+            given = &mut desk, if !desk.is_terminated() => {
+                if let Ok(given) = given {
+                    ladder.equip(given);
+                }
+            }
             order = orders.recv() => {
                 let Some(order) = order else { return };
                 let sent = ladder.carry_out(order).await;

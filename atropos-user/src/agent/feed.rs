@@ -102,7 +102,7 @@ impl Feed {
             at_ns: now_ns,
             requests: self.requests(harvest, memory),
             sessions: view.sessions.clone(),
-            blind: view.blind.clone(),
+            blind: view.no_reason(),
         }));
         (inputs, view)
     }

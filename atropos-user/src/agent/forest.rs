@@ -29,7 +29,12 @@ impl<'a> Forest<'a> {
             now_ns,
         };
         for snapshot in &view.snapshots {
-            for wait in &snapshot.waits {
+            // What nobody can be told to hold is no part of a tree.
+            for wait in snapshot
+                .waits
+                .iter()
+                .filter(|wait| !wait.blockers.is_empty())
+            {
                 let instance = watcher.instance_name(snapshot.resource, wait.instance);
                 let mode = |mode| watcher.mode_name(snapshot.resource, wait.instance, mode);
                 let for_s = now_ns.saturating_sub(wait.since_ns) as f64 / 1e9;
@@ -146,7 +151,7 @@ impl<'a> Forest<'a> {
 }
 
 /// "running for 1.2 s".
-fn doing(state: &SessionState, now_ns: u64) -> String {
+pub(super) fn doing(state: &SessionState, now_ns: u64) -> String {
     let seconds = now_ns.saturating_sub(state.since_ns) as f64 / 1e9;
     let what = match state.activity {
         Activity::Busy => "running",

@@ -9,8 +9,9 @@ use super::clock;
 use super::resolve::Resolved;
 use crate::cancel::signal::{Proof, start_ticks};
 use crate::cancel::{
-    AnyInitiator, Credentials, Endpoint, Exec, ExecRung, Mysql, MysqlCommand, MysqlSettings,
-    PgCommand, PgEndpoint, Postgres, PostgresSettings, ProcessSignal, SignalRung, SignalTarget,
+    AnyInitiator, Credentials, Endpoint, Exact, ExactSettings, Exec, ExecRung, Mysql, MysqlCommand,
+    MysqlSettings, PgCommand, PgEndpoint, Postgres, PostgresSettings, ProcessSignal, SignalRung,
+    SignalTarget,
 };
 use crate::config::{Cancel, Command, Initiator, Preset};
 use crate::engine::input::Activity;
@@ -71,6 +72,20 @@ pub fn build(resolved: &Resolved, control: &ControlOptions) -> Result<AnyInitiat
             },
         )))),
     }
+}
+
+/// The exact way of the preset's rungs, if it has one.
+pub fn exact(resolved: &Resolved) -> Option<Exact> {
+    let cancel = resolved.preset.cancel.as_ref()?;
+    let exact = cancel.exact.as_ref()?;
+    Some(Exact::new(ExactSettings {
+        pid: resolved.process.pid(),
+        forks: resolved.preset.matching.forks,
+        signals: cancel.rungs.iter().map(|rung| rung.exact).collect(),
+        within: exact.within,
+        nudge: exact.nudge,
+        clock: clock::monotonic_ns,
+    }))
 }
 
 /// The command that a person would type to end the task by this rung.

@@ -54,10 +54,10 @@ pub(super) fn in_library<'a>(
                 .is_some_and(|name| name.to_string_lossy().starts_with(library))
         })
         .ok_or_else(|| format!("the process maps no library {library}"))?;
-    let bytes = process
-        .file_bytes(file)
+    let parts = process
+        .file_parts(file)
         .map_err(|error| error.to_string())?;
-    let image = Image::parse(&bytes).map_err(|error| error.to_string())?;
+    let image = Image::parse(&parts).map_err(|error| error.to_string())?;
     in_image(alternative, &image, file).map(|found| (found, file))
 }
 

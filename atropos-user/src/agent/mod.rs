@@ -12,6 +12,7 @@ mod levels;
 mod locate;
 #[cfg(feature = "ebpf")]
 pub mod probes;
+mod register;
 pub mod resolve;
 #[cfg(feature = "ebpf")]
 pub mod run;

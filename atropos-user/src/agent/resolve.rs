@@ -35,6 +35,8 @@ pub struct Resolved {
     pub unlearned: Vec<Problem>,
     /// Every probe with the place it can sit at, or why it cannot.
     pub probes: Vec<ResolvedProbe>,
+    /// Places where a thread finds an order, or why each cannot be had; empty if the preset has none.
+    pub order_places: Vec<Result<Place, Vec<String>>>,
     /// The list of sessions, or why it cannot be read.
     pub sessions: Option<Result<SessionList, String>>,
     /// The walks, or why they cannot be made.
@@ -102,22 +104,30 @@ impl Resolved {
             );
         };
         let binary = binary.clone();
-        let bytes = process.file_bytes(&binary)?;
-        let image = Image::parse(&bytes)
+        let parts = process.file_parts(&binary)?;
+        let image = Image::parse(&parts)
             .with_context(|| format!("cannot read {}", binary.path_for_us.display()))?;
         let (names, unlearned) = preset.bindings(&Binary {
             image: &image,
             file: &binary,
         });
+        let place = |probe: &Probe| place(probe, &process, &files, &binary, &image, &names);
         let probes = preset
             .probes
             .iter()
             .enumerate()
             .map(|(index, probe)| ResolvedProbe {
                 probe: index,
-                place: place(probe, &process, &files, &binary, &image, &names),
+                place: place(probe),
             })
             .collect();
+        let exact = preset
+            .cancel
+            .as_ref()
+            .and_then(|cancel| cancel.exact.as_ref());
+        let order_places = exact
+            .map(|exact| exact.places.iter().map(place).collect())
+            .unwrap_or_default();
         let sessions = preset
             .sessions
             .as_ref()
@@ -135,6 +145,7 @@ impl Resolved {
             names,
             unlearned,
             probes,
+            order_places,
             sessions,
             walks,
         })
@@ -236,7 +247,7 @@ fn place(
             let sites = found
                 .sites
                 .iter()
-                .map(|site| placed_site(probe, alternative, names, &found.symbol, site))
+                .map(|site| placed_site(probe, alternative, names, &found.symbol, file, site))
                 .collect::<Result<_, _>>()?;
             Ok(Place {
                 alternative: index,
@@ -259,6 +270,7 @@ fn placed_site(
     alternative: &Alternative,
     names: &Bindings,
     symbol: &str,
+    file: &MappedFile,
     found: &FoundSite,
 ) -> Result<PlacedSite, String> {
     let site = &found.site;
@@ -268,13 +280,17 @@ fn placed_site(
             site.why
         ));
     }
-    let spec =
-        spec(probe, alternative, names, found.operands.as_deref()).map_err(|reason| match found
-            .operands
-        {
-            Some(_) => format!("{symbol} at {:#x}: {reason}", site.vaddr),
-            None => reason,
-        })?;
+    let spec = spec(
+        probe,
+        alternative,
+        names,
+        file.address_of(site.vaddr),
+        found.operands.as_deref(),
+    )
+    .map_err(|reason| match found.operands {
+        Some(_) => format!("{symbol} at {:#x}: {reason}", site.vaddr),
+        None => reason,
+    })?;
     Ok(PlacedSite {
         site: site.clone(),
         semaphore_offset: found.semaphore_offset,
@@ -287,15 +303,13 @@ fn spec(
     probe: &Probe,
     alternative: &Alternative,
     names: &Bindings,
+    site_address: u64,
     operands: Option<&[Result<Start, String>]>,
 ) -> Result<SiteSpec, String> {
     let names = names.with_variables(crate::config::expr::USDT_VARIABLES);
     let compile = |expr: &Expr| -> Result<ArgSpec, String> {
         let bound = expr.bind(&names).map_err(|error| error.to_string())?;
-        match operands {
-            None => bound.compile(),
-            Some(operands) => bound.compile_at(operands),
-        }
+        bound.compile_near(site_address, operands)
     };
     let optional =
         |formula: &Option<Formula>| formula.as_ref().map_or(Ok(ArgSpec::NONE), |f| compile(f));

@@ -54,7 +54,7 @@ pub enum RunError {
 pub async fn run(
     resolved: &Resolved,
     settings: Settings,
-    carrier: Carrier,
+    mut carrier: Carrier,
     teller: &mut Teller,
 ) -> Result<End, RunError> {
     let counter = resolved.preset.completed.as_ref();
@@ -66,6 +66,9 @@ pub async fn run(
     let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
     if resolved.preset.calibrate {
         probes.calibrate();
+    }
+    if let Some(desk) = probes.desk(resolved).map_err(RunError::Attach)? {
+        carrier.equip(Box::new(desk));
     }
     let stop = StopSignals::listen()?;
     let closely = signal(SignalKind::user_defined1()).context("cannot listen for signals")?;
@@ -125,6 +128,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     async fn until_end(&mut self, mut stop: StopSignals, mut closely: Signal) -> Result<End> {
+        let end = self.resolved.process.end()?;
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -134,7 +138,7 @@ impl Watch<'_> {
                 Some(()) = closely.recv() => self.asked_to_watch_closely()?,
                 Some(sent) = self.carrier.answers.recv() => self.answered(&sent).await?,
                 _ = tick.tick() => {
-                    if !self.resolved.process.still_same() {
+                    if end.is_over() {
                         return Ok(End::TargetGone);
                     }
                     self.tick().await?;

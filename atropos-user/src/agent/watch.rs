@@ -5,14 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::agent::statement::{digest, fingerprint};
+use serde::Serialize;
+
+use crate::agent::register::{Part, Register};
 use crate::config::Preset;
 use crate::engine::input::{
-    Activity, Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, ResourceId,
-    SessionKey, SessionState, Snapshot, Wait,
+    Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, ResourceId, SessionKey,
+    SessionState, Snapshot, Wait,
 };
 use crate::memory::Memory;
-use crate::walk::{Fields, Graph, LockWalk, SessionList, SessionView, Trust, WalkError};
+use crate::walk::{Fields, Graph, LockWalk, Look, SessionList, SessionView, Trust, WalkError};
 
 /// How often a view that fails a check is taken again within one tick.
 const ATTEMPTS: u32 = 3;
@@ -26,10 +28,34 @@ pub struct View {
     pub snapshots: Vec<Snapshot>,
     /// Resources that could not be seen.
     pub blind: Vec<Blind>,
+    /// Resources of which only waits can be seen, and those were.
+    pub unowned: Vec<Blind>,
     /// Sessions in all, idle ones included.
     pub session_count: usize,
-    /// Sessions that wait.
+    /// Sessions that wait for another.
     pub waiting_count: usize,
+    /// Places for sessions, where the preset tells how many there are.
+    pub slots: Option<Slots>,
+}
+
+impl View {
+    /// Resources that can be no reason to end anything, with why.
+    pub fn no_reason(&self) -> Vec<Blind> {
+        self.blind.iter().chain(&self.unowned).cloned().collect()
+    }
+}
+
+/// Places for sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Slots {
+    /// How many there are.
+    pub limit: u64,
+    /// How many are taken.
+    pub taken: usize,
+    /// ... by sessions that run a request.
+    pub busy: usize,
+    /// ... by sessions that are idle in a transaction.
+    pub idle_in_transaction: usize,
 }
 
 /// Looks into one process.
@@ -38,8 +64,7 @@ pub struct Watcher {
     walks: Vec<Watched>,
     list_trust: Trust,
     preset: Preset,
-    /// What is known of a session beyond one look.
-    known: BTreeMap<u64, Known>,
+    register: Register,
     /// Sessions of the last look: key by number.
     keys: BTreeMap<u64, u64>,
     /// Begin of the wait in progress by session, from the ring.
@@ -56,17 +81,6 @@ struct Watched {
     since: BTreeMap<(u64, u64), u64>,
     /// The last graph that passed its checks.
     graph: Graph,
-}
-
-/// What is known of a session beyond one look.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    id: u64,
-    principal: String,
-    /// Request that the statement belongs to.
-    request: Option<u64>,
-    digest: String,
-    class: Option<u16>,
 }
 
 impl Watcher {
@@ -91,7 +105,7 @@ impl Watcher {
             walks,
             list_trust: Trust::default(),
             preset,
-            known: BTreeMap::new(),
+            register: Register::default(),
             keys: BTreeMap::new(),
             begun: BTreeMap::new(),
             fields: Fields::default(),
@@ -163,7 +177,8 @@ impl Watcher {
     /// One look. `own` are numbers of the agent's own sessions.
     pub fn look(&mut self, memory: &dyn Memory, now_ns: u64, own: &[u64]) -> View {
         let mut view = View::default();
-        let (sessions, graphs) = match self.consistent(memory) {
+        let (near, seen) = self.consistent(memory);
+        let (sessions, graphs) = match seen {
             Ok(seen) => seen,
             Err(error) => {
                 self.list_trust.failed(error);
@@ -173,25 +188,23 @@ impl Watcher {
         };
         self.list_trust.passed();
         view.session_count = sessions.len();
+        view.slots = self.list.slots(&near).map(|limit| slots(limit, &sessions));
         self.keys = sessions.iter().map(|s| (s.id, s.key)).collect();
         let by_key: BTreeMap<u64, &SessionView> = sessions.iter().map(|s| (s.key, s)).collect();
-        self.known.retain(|key, known| {
-            by_key
-                .get(key)
-                .is_some_and(|session| session.id == known.id)
-        });
-        let mut involved = BTreeSet::new();
+        self.register.keep(&by_key);
+        let mut parts: BTreeMap<u64, Part> = BTreeMap::new();
         let mut waiting = BTreeSet::new();
         let whole = graphs.iter().all(Result::is_ok);
         for (index, graph) in graphs.into_iter().enumerate() {
             match graph {
                 Ok(graph) => {
-                    for wait in &graph.waits {
-                        involved.insert(wait.waiter);
+                    for wait in graph.waits.iter().filter(|wait| !wait.blockers.is_empty()) {
+                        view.waiting_count += 1;
                         waiting.insert(wait.waiter);
-                        involved.extend(wait.blockers.iter().map(|edge| edge.session));
+                        parts.entry(wait.waiter).or_insert(Part::Waiter);
+                        let blockers = wait.blockers.iter();
+                        parts.extend(blockers.map(|edge| (edge.session, Part::InTheWay)));
                     }
-                    view.waiting_count += graph.waits.len();
                     self.walks[index].trust.passed();
                     view.snapshots
                         .push(self.snapshot(index, &graph, &by_key, now_ns));
@@ -204,30 +217,52 @@ impl Watcher {
             self.begun.retain(|session, _| waiting.contains(session));
         }
         for session in &sessions {
+            let part = parts.get(&session.key).copied().unwrap_or_default();
             let matters = session.busy || session.in_transaction || session.explicit_locks;
-            if matters || involved.contains(&session.key) {
-                let state = self.state(session, involved.contains(&session.key), own, memory);
+            if matters || part != Part::Bystander {
+                let (list, preset) = (&self.list, &self.preset);
+                let mut state = self.register.state(session, part, list, preset, &near);
+                state.own = own.contains(&session.id);
                 view.sessions.push(state);
             }
         }
+        self.fields = near.learned();
         view.blind = self.blind();
+        view.unowned = self.unowned();
         self.first_look = false;
         view
     }
 
-    /// Sessions and graphs of one moment, taken again while a check fails. A graph that keeps failing does not take the
-    /// others with it.
+    /// Sessions of the last look that something is worth telling of: the one with most of it for each note of the preset.
+    pub fn notes(&self, memory: &dyn Memory) -> Vec<(SessionKey, usize, u64)> {
+        let mut most: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        for key in self.keys.values() {
+            for (note, value) in self.list.notes(*key, memory) {
+                let best = most.entry(note).or_insert((value, *key));
+                *best = (value, *key).max(*best);
+            }
+        }
+        let told = |(note, (value, key))| (SessionKey(key), note, value);
+        most.into_iter().map(told).collect()
+    }
+
+    /// Sessions and graphs of one moment, taken again while a check fails, and the memory that they were read from. A graph
+    /// that keeps failing does not take the others with it.
     #[expect(
         clippy::type_complexity,
         reason = "a private pair, taken apart at once"
     )]
-    fn consistent(
-        &mut self,
-        memory: &dyn Memory,
-    ) -> Result<(Vec<SessionView>, Vec<Result<Graph, WalkError>>), WalkError> {
+    fn consistent<'a>(
+        &self,
+        memory: &'a dyn Memory,
+    ) -> (
+        Look<'a>,
+        Result<(Vec<SessionView>, Vec<Result<Graph, WalkError>>), WalkError>,
+    ) {
         let mut attempt = 1;
+        let mut fields = self.fields.clone();
         loop {
-            let near = self.fields.fetch(memory);
+            let near = fields.fetch(memory);
             let sessions = self.list.read(&near, self.epoch_minus_monotonic_ns);
             let is_session = |key| self.list.proves(key, memory);
             let seen = sessions.map(|sessions| {
@@ -238,16 +273,14 @@ impl Watcher {
                     .collect();
                 (sessions, graphs)
             });
-            let missed = near.missed();
-            if let Ok((sessions, _)) = &seen {
-                self.fields
-                    .learn(&missed, sessions.iter().map(|session| session.key));
-            }
             let whole = seen
                 .as_ref()
                 .is_ok_and(|(_, graphs)| graphs.iter().all(Result::is_ok));
             if whole || attempt == ATTEMPTS {
-                return seen;
+                return (near, seen);
+            }
+            if seen.is_ok() {
+                fields = near.learned();
             }
             attempt += 1;
         }
@@ -261,7 +294,9 @@ impl Watcher {
         sessions: &BTreeMap<u64, &SessionView>,
         now_ns: u64,
     ) -> Snapshot {
-        let (begun, first_look) = (&self.begun, self.first_look);
+        // What probes and the start of the statement tell of a wait's begin, they tell of waits for somebody.
+        let unowned = self.walks[index].walk.is_unowned();
+        let (begun, first_look) = (&self.begun, self.first_look && !unowned);
         let Watched {
             walk,
             trust: _,
@@ -284,7 +319,7 @@ impl Watcher {
                 let began = since
                     .get(&key)
                     .copied()
-                    .or_else(|| begun.get(&wait.waiter).copied())
+                    .or_else(|| begun.get(&wait.waiter).copied().filter(|_| !unowned))
                     .unwrap_or(fresh);
                 (key, began.min(now_ns))
             })
@@ -349,64 +384,6 @@ impl Watcher {
         }
     }
 
-    /// A session as the engine wants it. The statement is read only for those that take part in a wait.
-    fn state(
-        &mut self,
-        session: &SessionView,
-        involved: bool,
-        own: &[u64],
-        memory: &dyn Memory,
-    ) -> SessionState {
-        let (list, preset) = (&self.list, &self.preset);
-        let known = self.known.entry(session.key).or_insert_with(|| {
-            let principal = list.principal(session.key, memory);
-            Known {
-                id: session.id,
-                class: preset.classify(&principal, ""),
-                principal,
-                ..Known::default()
-            }
-        });
-        if involved && known.request != Some(session.request) {
-            let text = digest(&self.list.statement(session.key, memory));
-            // A session that has just gone idle has no text: what it ran last still says what it is.
-            if !text.is_empty() {
-                known.digest = text;
-                known.request = Some(session.request);
-            }
-            known.class = self.preset.classify(&known.principal, &known.digest);
-        }
-        let activity = match (session.busy, session.in_transaction) {
-            (true, _) => Activity::Busy,
-            (false, true) => Activity::IdleInTransaction,
-            (false, false) => Activity::IdleWithLocks,
-        };
-        SessionState {
-            session: SessionKey(session.key),
-            id: session.id,
-            thread: session.thread,
-            request: session.request,
-            activity,
-            since_ns: if session.busy {
-                session.started_ns
-            } else {
-                session.ended_ns
-            },
-            transaction_since_ns: None,
-            class: known.class,
-            principal: known.principal.clone(),
-            fingerprint: fingerprint(&known.digest),
-            digest: if involved {
-                known.digest.clone()
-            } else {
-                String::new()
-            },
-            progress: None,
-            killed: session.killed,
-            own: own.contains(&session.id),
-        }
-    }
-
     /// Resources that cannot be seen at present.
     fn blind(&self) -> Vec<Blind> {
         let list = self
@@ -423,5 +400,38 @@ impl Watcher {
                 })
             })
             .collect()
+    }
+
+    /// Resources of which only the waits are seen, unless they are blind.
+    fn unowned(&self) -> Vec<Blind> {
+        let seen =
+            |watched: &&Watched| watched.walk.is_unowned() && watched.trust.blind().is_none();
+        self.walks
+            .iter()
+            .filter(seen)
+            .map(|watched| Blind {
+                resource: watched.walk.resource(),
+                reason: "who waits is seen, who is in the way is not".to_owned(),
+            })
+            .collect()
+    }
+}
+
+impl Slots {
+    /// Nine of ten are taken: whoever comes next may be refused.
+    pub fn is_scarce(&self) -> bool {
+        self.taken as u64 * 10 >= self.limit * 9
+    }
+}
+
+fn slots(limit: u64, sessions: &[SessionView]) -> Slots {
+    let taken = || sessions.iter().filter(|session| session.takes_slot);
+    Slots {
+        limit,
+        taken: taken().count(),
+        busy: taken().filter(|session| session.busy).count(),
+        idle_in_transaction: taken()
+            .filter(|session| !session.busy && session.in_transaction)
+            .count(),
     }
 }

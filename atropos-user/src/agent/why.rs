@@ -1,14 +1,16 @@
 //! One look at a server that may be stalled: who blocks whom on what, what ending each candidate would free, and what
 //! could not be seen. No probe, no query, no connection: `/proc` and the target's memory only.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use serde::Serialize;
 
-use super::forest::Forest;
+use super::forest::{Forest, doing};
 use super::resolve::Resolved;
-use super::watch::{View, Watcher};
+use super::watch::{Slots, View, Watcher};
 use super::{clock, initiator};
-use crate::engine::input::{Activity, BlockKind, Input, RequestStats, Tick};
+use crate::engine::input::{Activity, BlockKind, Input, RequestStats, ResourceId, Tick};
 use crate::engine::record::{Candidate, PassedOver, Task};
 use crate::engine::settings::{Mode, Slo, SloLimit};
 use crate::engine::{Engine, Survey};
@@ -44,6 +46,12 @@ pub struct Report {
     pub candidates: Vec<Choice>,
     /// In one or two sentences.
     pub summary: String,
+    /// Waits for what nobody can be told to hold, those with the most sessions first.
+    pub unowned: Vec<Unowned>,
+    /// What else is worth telling of a session.
+    pub notes: Vec<Told>,
+    /// Places for sessions, where the preset tells how many there are.
+    pub slots: Option<Slots>,
     /// Threads that wait for a lock of the C library, by owner.
     pub mutexes: Vec<MutexWait>,
     /// What could not be seen.
@@ -114,6 +122,28 @@ pub struct Choice {
     pub but: Option<String>,
 }
 
+/// Sessions that wait for something whose holder cannot be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unowned {
+    /// The resource.
+    pub resource: String,
+    /// What of it.
+    pub instance: String,
+    /// How many wait.
+    pub sessions: usize,
+}
+
+/// Something worth telling of a session beside whom it keeps waiting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// Number of the session.
+    pub id: u64,
+    /// What it is doing, if anything.
+    pub doing: String,
+    /// The sentence.
+    pub says: String,
+}
+
 /// A thread that waits for a lock of the C library.
 #[derive(Clone, Debug, Serialize)]
 pub struct MutexWait {
@@ -155,6 +185,9 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
         preset: resolved.preset.name.value.clone(),
         session_count: view.session_count,
         waiting_count: view.waiting_count,
+        unowned: unowned(resolved, &view, &watcher),
+        notes: notes(resolved, &view, &watcher, now_ns),
+        slots: view.slots,
         summary: summary(&view, &candidates),
         mutexes: mutexes(resolved, &view),
         unseen: unseen(resolved, &view, &watcher),
@@ -176,7 +209,7 @@ fn survey(resolved: &Resolved, view: &View, now_ns: u64) -> Survey {
         let (requests, sessions, blind) = (
             RequestStats::default(),
             view.sessions.clone(),
-            view.blind.clone(),
+            view.no_reason(),
         );
         Input::Tick(Tick {
             at_ns,
@@ -252,7 +285,16 @@ fn why_not(reason: &PassedOver) -> String {
 
 fn summary(view: &View, choices: &[Choice]) -> String {
     if view.waiting_count == 0 {
-        return "Nobody waits for anybody.".to_owned();
+        let unowned = view
+            .snapshots
+            .iter()
+            .any(|snapshot| !snapshot.waits.is_empty());
+        return if unowned {
+            "Nobody is seen to wait for another; who is in the way of those that wait cannot be told."
+        } else {
+            "Nobody waits for anybody."
+        }
+        .to_owned();
     }
     match choices.iter().find(|choice| choice.but.is_none()) {
         Some(Choice {
@@ -268,6 +310,53 @@ fn summary(view: &View, choices: &[Choice]) -> String {
         }
         None => "Sessions wait; ending none of those in the way is advised.".to_owned(),
     }
+}
+
+/// Waits without anybody in the way, counted by what is waited for.
+fn unowned(resolved: &Resolved, view: &View, watcher: &Watcher) -> Vec<Unowned> {
+    let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for snapshot in &view.snapshots {
+        let waits = snapshot.waits.iter();
+        for wait in waits.filter(|wait| wait.blockers.is_empty()) {
+            let resource = name(resolved, snapshot.resource).to_owned();
+            let instance = watcher.instance_name(snapshot.resource, wait.instance);
+            *counts.entry((resource, instance)).or_default() += 1;
+        }
+    }
+    let counted = |((resource, instance), sessions)| Unowned {
+        resource,
+        instance,
+        sessions,
+    };
+    let mut unowned: Vec<Unowned> = counts.into_iter().map(counted).collect();
+    unowned.sort_by_key(|one| std::cmp::Reverse(one.sessions));
+    unowned
+}
+
+/// The preset's notes with the sessions that they are about.
+fn notes(resolved: &Resolved, view: &View, watcher: &Watcher, now_ns: u64) -> Vec<Told> {
+    let notes = resolved.preset.sessions.iter().flat_map(|s| &s.notes);
+    let texts: Vec<&str> = notes.map(|note| note.says.as_str()).collect();
+    let told = watcher.notes(&resolved.memory);
+    told.into_iter()
+        .filter_map(|(key, note, value)| {
+            let state = view.sessions.iter().find(|state| state.session == key);
+            Some(Told {
+                id: state.map_or(0, |state| state.id),
+                doing: state.map(|state| doing(state, now_ns)).unwrap_or_default(),
+                says: texts.get(note)?.replace("{value}", &value.to_string()),
+            })
+        })
+        .collect()
+}
+
+/// Name of a resource.
+fn name(resolved: &Resolved, resource: ResourceId) -> &str {
+    resolved
+        .preset
+        .resources
+        .get(usize::from(resource.0))
+        .map_or("?", |resource| resource.name.value.as_str())
 }
 
 /// Threads that wait for a mutex or rwlock of the C library.
@@ -313,13 +402,6 @@ fn unseen(resolved: &Resolved, view: &View, watcher: &Watcher) -> Vec<String> {
             .iter()
             .filter_map(|walk| walk.as_ref().err().cloned()),
     );
-    let name = |resource: crate::engine::input::ResourceId| {
-        resolved
-            .preset
-            .resources
-            .get(usize::from(resource.0))
-            .map_or("?", |resource| resource.name.value.as_str())
-    };
     for (walk, trust) in watcher.walks() {
         let seen = view
             .snapshots
@@ -332,7 +414,7 @@ fn unseen(resolved: &Resolved, view: &View, watcher: &Watcher) -> Vec<String> {
             );
             unseen.push(format!(
                 "{} could not be read: {reason}",
-                name(walk.resource())
+                name(resolved, walk.resource())
             ));
         }
     }

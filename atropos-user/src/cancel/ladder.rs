@@ -6,6 +6,7 @@ use crate::engine::input::OrderReport;
 use crate::engine::record::Order;
 use crate::engine::settings::Mode;
 
+use super::exact::{Attempt, Desk, Exact};
 use super::{Answer, Clock, Initiator};
 
 /// An order with everything that is known about carrying it out.
@@ -39,6 +40,7 @@ impl SentOrder {
 #[derive(Debug)]
 pub struct Ladder<I> {
     initiator: I,
+    exact: Option<Exact>,
     mode: Mode,
     clock: Clock,
 }
@@ -48,12 +50,26 @@ impl<I: Initiator> Ladder<I> {
     pub fn new(initiator: I, mode: Mode, clock: Clock) -> Self {
         Self {
             initiator,
+            exact: None,
             mode,
             clock,
         }
     }
 
-    /// The exact command of an order: to be written to the audit log before [`Self::carry_out`].
+    /// The same, with an exact way for some rungs, once there is a desk.
+    #[must_use]
+    pub fn with_exact(self, exact: Option<Exact>) -> Self {
+        Self { exact, ..self }
+    }
+
+    /// Gives the exact way its desk.
+    pub fn equip(&mut self, desk: Box<dyn Desk>) {
+        if let Some(exact) = &mut self.exact {
+            exact.equip(desk);
+        }
+    }
+
+    /// The command of an order as a person could type it.
     pub fn command(&self, order: &Order) -> String {
         self.initiator.describe(order.rung, &order.task)
     }
@@ -63,7 +79,7 @@ impl<I: Initiator> Ladder<I> {
         let command = self.command(&order);
         let sent_at_ns = (self.clock)();
         let answer = match self.mode {
-            Mode::Enforce => self.initiator.send(order.rung, &order.task).await,
+            Mode::Enforce => self.send(&order).await,
             Mode::Observe => Answer::not_sent("mode is observe"),
             Mode::DryRun => Answer::not_sent("mode is dry-run"),
         };
@@ -74,6 +90,26 @@ impl<I: Initiator> Ladder<I> {
             answered_at_ns: (self.clock)(),
             answer,
         }
+    }
+
+    async fn send(&mut self, order: &Order) -> Answer {
+        let mut why_ordinary = String::new();
+        let own = self.initiator.own_ids().contains(&order.task.id);
+        if let Some(exact) = self.exact.as_mut().filter(|_| !own) {
+            match exact.attempt(order.rung, &order.task).await {
+                Attempt::Done(answer) => return answer,
+                Attempt::Ordinary(reason) => why_ordinary = reason,
+            }
+        }
+        let mut answer = self.initiator.send(order.rung, &order.task).await;
+        if !why_ordinary.is_empty() {
+            let apart = if answer.detail.is_empty() { "" } else { "; " };
+            answer.detail = format!(
+                "{}{apart}sent the ordinary way: {why_ordinary}",
+                answer.detail
+            );
+        }
+        answer
     }
 
     /// The initiator: to keep it warm, ask its own ids, check its permission.

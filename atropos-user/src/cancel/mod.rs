@@ -1,7 +1,7 @@
 //! The acting half: carries an engine's order to the application's own cancel entry, and tells what came of it.
 //!
 //! An [`Initiator`] knows one way in (`mysql`, `postgres`, `signal`, `exec`); the [`Ladder`] owns one initiator, obeys the mode and
-//! times every order. An order reaches the task that it names or nobody: each initiator proves the identity of the task
+//! times every order. Where the preset says how, an order is first put down for the session's own thread to find ([`exact`]). An order reaches the task that it names or nobody: each initiator proves the identity of the task
 //! right before it acts, and answers `missed` when the task is gone, `refused` when it cannot be proved.
 
 use std::future::Future;
@@ -11,6 +11,7 @@ use crate::engine::record::Task;
 
 mod any;
 pub mod credentials;
+pub mod exact;
 pub mod exec;
 pub mod ladder;
 pub mod mysql;
@@ -20,6 +21,7 @@ pub mod signal;
 
 pub use any::AnyInitiator;
 pub use credentials::{Credentials, Secret};
+pub use exact::{Desk, Exact, ExactSettings};
 pub use exec::{Exec, ExecRung};
 pub use ladder::{Ladder, SentOrder};
 pub use mysql::{Endpoint, Mysql, MysqlCommand, MysqlSettings};

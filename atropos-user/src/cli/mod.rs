@@ -8,12 +8,14 @@ mod run;
 #[cfg(not(feature = "ebpf"))]
 #[path = "no_run.rs"]
 mod run;
+mod simulate;
 mod why;
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use atropos_sim::cli::SimulateArgs;
 use clap::{Args, Parser, Subcommand};
 
 pub use find::TargetArgs;
@@ -39,6 +41,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Decide a recorded incident again
     Replay(replay::ReplayArgs),
+    /// Run controllers on simulated incidents, and compare what the innocents got
+    Simulate(SimulateArgs),
 }
 
 /// Where the control connection goes, and as whom.
@@ -97,7 +101,7 @@ pub mod exit {
     pub const TARGET: u8 = 3;
     /// The kernel or the privileges are not enough.
     pub const KERNEL: u8 = 4;
-    /// The preset has mistakes, or none knows the target.
+    /// The preset or a scenario has mistakes; none knows the target, or none has that name.
     pub const PRESET: u8 = 5;
     /// The control connection cannot be had.
     pub const CONTROL: u8 = 6;
@@ -167,6 +171,7 @@ pub fn main() -> ExitCode {
         Command::Why(args) => why::why(&args),
         Command::Check(args) => check::check(&args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Simulate(args) => simulate::simulate(&args),
     };
     match result {
         Ok(code) => code,

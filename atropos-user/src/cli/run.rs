@@ -28,7 +28,7 @@ const DEFAULT_SLO: &str = "p99=+100%,floor=50ms";
 const SUCCESSOR_EVERY: Duration = Duration::from_millis(500);
 
 /// Arguments of `run`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]
     target: TargetArgs,
@@ -72,31 +72,35 @@ impl RunArgs {
 
 /// Runs until asked to stop or the target is gone.
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    // One worker for the watch, which also waits for the time and so wakes by itself; one that carries orders meanwhile.
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
+        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::new(exit::FAILURE, error))?;
-    let result = runtime.block_on(run_all(args));
+    let watch = runtime.spawn(run_all(args.clone()));
+    let result = runtime
+        .block_on(watch)
+        .unwrap_or_else(|error| Err(Failure::new(exit::FAILURE, error)));
     // A command that still waits for the server must not keep the agent.
     runtime.shutdown_background();
     result
 }
 
 /// Watches the process and, when it restarts and can be found again, its successors.
-async fn run_all(args: &RunArgs) -> Result<ExitCode, Failure> {
+async fn run_all(args: RunArgs) -> Result<ExitCode, Failure> {
     let slo = parse_slo(&args.slo)
         .map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
     let mut process = args.target.find()?;
     loop {
-        let end = Box::pin(run_one(args, slo, process)).await?;
+        let end = Box::pin(run_one(&args, slo, process)).await?;
         if end == End::Asked {
             return Ok(ExitCode::SUCCESS);
         }
         if !args.target.survives_restart() {
             return Ok(ExitCode::from(exit::TARGET));
         }
-        let Some(successor) = successor(args).await? else {
+        let Some(successor) = successor(&args).await? else {
             return Ok(ExitCode::SUCCESS);
         };
         process = successor;
@@ -209,5 +213,6 @@ async fn ladder(args: &RunArgs, resolved: &Resolved) -> Result<Ladder<AnyInitiat
         initiator.keep_warm().await.map_err(refused)?;
         initiator.check_permission().await.map_err(refused)?;
     }
-    Ok(Ladder::new(initiator, args.mode(), clock::monotonic_ns))
+    let exact = initiator::exact(resolved);
+    Ok(Ladder::new(initiator, args.mode(), clock::monotonic_ns).with_exact(exact))
 }

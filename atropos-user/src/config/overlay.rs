@@ -141,10 +141,10 @@ fn put_cancel(table: &mut Table, entry: Entry) {
         return;
     };
     for inner in over.entries {
-        if inner.key == "rung" {
-            put_items(old, inner, "name", &[]);
-        } else {
-            put(old, inner);
+        match inner.key.as_str() {
+            "rung" => put_items(old, inner, "name", &[]),
+            "exact" => put_keys(old, inner, &[]),
+            _ => put(old, inner),
         }
     }
 }

@@ -91,9 +91,13 @@ impl Preset {
                 &sessions.ended_us,
                 &sessions.started_epoch_s,
                 &sessions.killed,
-                &sessions.progress,
+                &sessions.slots,
+                &sessions.takes_slot,
             ];
             all.extend(optional.into_iter().flatten());
+            let steps = sessions.progress.iter();
+            all.extend(steps.flat_map(|step| [&step.when, &step.done, &step.total]));
+            all.extend(sessions.notes.iter().map(|note| &note.value));
             all.extend(
                 [&sessions.text, &sessions.principal]
                     .into_iter()
@@ -117,8 +121,9 @@ fn of_walk(walk: &Walk) -> Vec<&Formula> {
     all.extend([&walk.waiting, &walk.instance]);
     all.extend(walk.mode.iter().chain(&walk.checks).chain(&walk.futex));
     all.extend(
-        std::iter::once(&walk.granted)
-            .chain(&walk.queued)
+        [&walk.granted, &walk.queued]
+            .into_iter()
+            .flatten()
             .flat_map(of_list),
     );
     for conflict in &walk.conflicts {

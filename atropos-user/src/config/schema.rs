@@ -119,9 +119,32 @@ pub(crate) const SESSIONS: Section = Section {
         may("ended_us", "expression"),
         may("started_epoch_s", "expression"),
         may("killed", "expression"),
-        may("progress", "expression"),
         may("text", "text"),
         may("principal", "text"),
+        may("progress", "array of tables"),
+        may("note", "array of tables"),
+        may("slots", "expression"),
+        may("takes_slot", "expression"),
+    ],
+};
+
+pub(crate) const STEP: Section = Section {
+    name: "sessions.progress",
+    keys: &[
+        must("when", "expression"),
+        must("done", "expression"),
+        must("total", "expression"),
+        may("from", "number"),
+        may("to", "number"),
+    ],
+};
+
+pub(crate) const NOTE: Section = Section {
+    name: "sessions.note",
+    keys: &[
+        must("value", "expression"),
+        must("least", "integer"),
+        must("says", "string"),
     ],
 };
 
@@ -210,7 +233,7 @@ pub(crate) const WALK: Section = Section {
         must("session", "string"),
         must("waiting", "expression"),
         must("instance", "expression"),
-        must("granted", "table"),
+        may("granted", "table"),
         may("let", "array of tables"),
         may("mode", "expression"),
         may("checks", "array of expressions"),
@@ -277,7 +300,36 @@ pub(crate) const CLASS: Section = Section {
 
 pub(crate) const CANCEL: Section = Section {
     name: "cancel",
-    keys: &[must("initiator", "string"), must("rung", "array of tables")],
+    keys: &[
+        must("initiator", "string"),
+        must("rung", "array of tables"),
+        may("exact", "table"),
+    ],
+};
+
+pub(crate) const EXACT: Section = Section {
+    name: "cancel.exact",
+    keys: &[
+        must("request", "expression"),
+        must("session", "expression"),
+        must("at", "array of tables"),
+        must("within", "duration"),
+        may("when", "expression"),
+        may("nudge", "string"),
+    ],
+};
+
+/// An entry of `cancel.exact.at`.
+pub(crate) const EXACT_PLACE: Section = Section {
+    name: "cancel.exact.at",
+    keys: &[
+        may("symbol", "string"),
+        may("offset", "integer"),
+        may("address", "integer"),
+        may("build_id", "string"),
+        may("usdt", "string"),
+        may("library", "string"),
+    ],
 };
 
 pub(crate) const RUNG: Section = Section {
@@ -289,17 +341,20 @@ pub(crate) const RUNG: Section = Section {
         may("command", "string"),
         may("to", "string"),
         may("argv", "array of strings"),
+        may("exact", "string"),
         may("enabled", "boolean"),
     ],
 };
 
 /// All of them.
 #[cfg(test)]
-pub(crate) const ALL: [&Section; 18] = [
+pub(crate) const ALL: [&Section; 22] = [
     &ROOT,
     &MATCH,
     &LAYOUT_ENTRY,
     &SESSIONS,
+    &STEP,
+    &NOTE,
     &TEXT,
     &COMPLETED,
     &RESOURCE,
@@ -312,6 +367,8 @@ pub(crate) const ALL: [&Section; 18] = [
     &LABEL,
     &CLASS,
     &CANCEL,
+    &EXACT,
+    &EXACT_PLACE,
     &RUNG,
     &BUDGET,
 ];

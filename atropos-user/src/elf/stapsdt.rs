@@ -10,7 +10,7 @@ use object::{Architecture, Object as _, ObjectSection as _};
 use super::operand::{self, Machine, Operand};
 use super::site::{cost, name};
 use super::symbols::glob_matches;
-use super::{ElfError, Image, Site, SiteError};
+use super::{ElfError, Image, Site, SiteError, Source};
 
 /// Section with the notes.
 const NOTES: &str = ".note.stapsdt";
@@ -20,6 +20,9 @@ const BASE: &str = ".stapsdt.base";
 
 /// Owner of the notes.
 const OWNER: &[u8] = b"stapsdt\0";
+
+/// The longest instruction.
+const INSTRUCTION_BYTES: u64 = 15;
 
 /// Type of the notes.
 const TYPE: u32 = 3;
@@ -66,9 +69,9 @@ impl Usdt {
 }
 
 /// Every site in a file, in the notes' order; none if it has no notes.
-pub fn read(bytes: &[u8]) -> Result<Vec<Usdt>, ElfError> {
+pub fn read<'a>(source: impl Into<Source<'a>>) -> Result<Vec<Usdt>, ElfError> {
     let wrong = |error: object::Error| ElfError(error.to_string());
-    let file = object::File::parse(bytes).map_err(wrong)?;
+    let file = object::File::parse(source.into()).map_err(wrong)?;
     if !file.is_little_endian() {
         return Err(ElfError("it is big-endian".to_owned()));
     }
@@ -90,8 +93,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Usdt>, ElfError> {
 }
 
 /// Whose syntax the operands of a file have; nothing for processors that are not understood.
-pub fn machine(bytes: &[u8]) -> Option<Machine> {
-    match object::File::parse(bytes).ok()?.architecture() {
+pub fn machine<'a>(source: impl Into<Source<'a>>) -> Option<Machine> {
+    match object::File::parse(source.into()).ok()?.architecture() {
         Architecture::X86_64 | Architecture::X86_64_X32 | Architecture::I386 => {
             Some(Machine::X86_64)
         }
@@ -178,7 +181,7 @@ fn usdt(payload: &[u8], word: Word, base: Option<u64>) -> Option<Usdt> {
 impl Image<'_> {
     /// Every USDT site of the file.
     pub fn usdt(&self) -> Result<Vec<Usdt>, ElfError> {
-        read(self.bytes)
+        read(self.source)
     }
 
     /// Where a USDT probe sits: exactly at its address, since the registers of its operands are right nowhere else.
@@ -190,7 +193,7 @@ impl Image<'_> {
             .layout
             .segment_of_vaddr(vaddr)
             .filter(|segment| segment.executable)
-            .and_then(|_| self.bytes_at(vaddr))
+            .and_then(|_| self.bytes_at(vaddr, INSTRUCTION_BYTES))
             .ok_or(SiteError::NotCode(vaddr))?;
         let first = Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE).decode();
         let cost = cost(&first, code).map_err(|why| SiteError::Refused { vaddr, why })?;

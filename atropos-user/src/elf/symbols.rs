@@ -5,7 +5,8 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::{Entry, Image, Kind, demangle};
+use super::table::{Entry, Kind};
+use super::{Image, demangle};
 
 const CLOSEST_COUNT: usize = 3;
 const CLOSE_ENOUGH: f64 = 0.7;

@@ -13,4 +13,4 @@ mod wall;
 pub use audit::{Audit, AuditClock, Intent, Run};
 pub use record::{RecordError, RecordReader, RecordWriter};
 pub use recorder::Recorder;
-pub use replay::{Decider, Replayed, replay};
+pub use replay::{Decider, Replayed, each_input, replay};

@@ -33,23 +33,32 @@ pub fn replay<R: Read, D: Decider>(
 ) -> Result<Replayed, RecordError> {
     let mut decider = make(reader.settings());
     let mut effects = Vec::new();
-    let mut unclean = None;
     let mut fresh = Vec::new();
-    for input in reader.by_ref() {
-        match input {
-            Ok(input) => {
-                decider.handle(&input, &mut fresh);
-                effects.extend(fresh.drain(..).map(|effect| (input.at_ns(), effect)));
-            }
-            Err(error) if error.is_truncation() => unclean = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
+    let unclean = each_input(&mut reader, |input| {
+        decider.handle(&input, &mut fresh);
+        effects.extend(fresh.drain(..).map(|effect| (input.at_ns(), effect)));
+    })?;
     Ok(Replayed {
         effects,
         inputs: reader.inputs(),
         unclean,
     })
+}
+
+/// Gives every input of a recording to `take`. A recording that only breaks off is read as far as it goes, and how it ends
+/// is returned; a damaged one is an error.
+pub fn each_input<R: Read>(
+    reader: &mut RecordReader<R>,
+    mut take: impl FnMut(Input),
+) -> Result<Option<RecordError>, RecordError> {
+    for input in reader {
+        match input {
+            Ok(input) => take(input),
+            Err(error) if error.is_truncation() => return Ok(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 impl Decider for Engine {

@@ -1,6 +1,7 @@
 //! Loads the kernel half and owns it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use aya::programs::{BtfTracePoint, TracePoint, UProbe};
 use aya::{Btf, Ebpf, EbpfLoader};
 
 use super::counters::Counters;
+use super::event::{self, Spot};
 use super::multi::{MultiProgram, MultiSite, Prepared};
+use super::orders::Orders;
 use super::ring::Ring;
 use super::site::{self, SiteAt, SiteLink};
-use super::usdt;
 
 /// The object that `build.rs` made of `atropos-ebpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/atropos-ebpf"));
@@ -47,10 +49,13 @@ impl Kernel {
     /// # Errors
     /// When the kernel refuses a program or a map; the message carries the end of the verifier's log.
     pub fn load() -> Result<(Self, Ring, Counters)> {
+        let mut loader = EbpfLoader::new();
+        // The loader begins with a copy of its own of the kernel's types, some 25 MB: let it go before ours is read.
+        loader.btf(None);
         let btf = Btf::from_sys_fs().context(
             "cannot read the kernel's type information from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF is needed",
         )?;
-        let mut ebpf = EbpfLoader::new()
+        let mut ebpf = loader
             .btf(Some(&btf))
             .load(OBJECT)
             .context("cannot load the kernel half")?;
@@ -182,12 +187,37 @@ impl Kernel {
         semaphore_offset: u64,
     ) -> Result<SiteLink> {
         self.say(cookie, spec)?;
-        usdt::attach(self.site_program()?, cookie, file, offset, semaphore_offset)
-            .map(SiteLink::from)
+        let program = self
+            .site_program()?
+            .fd()
+            .context("program site is not loaded")?;
+        let spot = Spot {
+            cookie,
+            file,
+            offset,
+            semaphore_offset: Some(semaphore_offset),
+            pid: None,
+        };
+        event::attach(program.as_fd(), &spot).map(SiteLink::from)
+    }
+
+    /// The desk where orders are put down for threads to find. There is one.
+    ///
+    /// # Errors
+    /// When the kernel refuses the program, or the desk was taken before.
+    pub fn orders(&mut self) -> Result<Orders> {
+        let map = self
+            .ebpf
+            .take_map("ORDERS")
+            .ok_or_else(|| anyhow!("the map ORDERS was taken before"))?;
+        let program: &mut UProbe = self.program("order")?;
+        program.load().map_err(|e| refused("order", &e))?;
+        let program = program.fd().context("program order is not loaded")?;
+        Orders::new(map, program.as_fd().try_clone_to_owned()?)
     }
 
     /// Says what a site means, before it is attached.
-    fn say(&mut self, cookie: u16, spec: &SiteSpec) -> Result<()> {
+    pub fn say(&mut self, cookie: u16, spec: &SiteSpec) -> Result<()> {
         let active = SiteSpec {
             flags: spec.flags | SiteSpec::ACTIVE,
             ..*spec
@@ -197,16 +227,18 @@ impl Kernel {
             .context("cannot write map SITES")
     }
 
-    /// Closes what the kernel half still has open of a process that is gone, or of one thread of it.
-    pub fn close_exited(&mut self, pid: u32, tid: Option<u32>) {
-        let gone =
-            |key_pid: u32, value_tid: u32| key_pid == pid && tid.is_none_or(|tid| tid == value_tid);
+    /// Closes what the kernel half still has open of threads that are gone, given by process and thread. However many they
+    /// are, each map is walked once.
+    pub fn close_exited(&mut self, gone: &BTreeSet<(u32, u32)>) {
+        if gone.is_empty() {
+            return;
+        }
         let sessions: Vec<_> = self
             .sessions
             .iter()
             .filter_map(Result::ok)
-            .filter(|(k, v)| gone(k.pid, v.tid))
-            .map(|(k, _)| k)
+            .filter(|(key, value)| gone.contains(&(key.pid, value.tid)))
+            .map(|(key, _)| key)
             .collect();
         for key in sessions {
             let _ = self.sessions.remove(&key);
@@ -215,8 +247,8 @@ impl Kernel {
             .open
             .iter()
             .filter_map(Result::ok)
-            .filter(|(k, v)| gone(k.pid, v.tid))
-            .map(|(k, _)| k)
+            .filter(|(key, value)| gone.contains(&(key.pid, value.tid)))
+            .map(|(key, _)| key)
             .collect();
         for key in open {
             let _ = self.open.remove(&key);

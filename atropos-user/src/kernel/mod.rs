@@ -6,14 +6,15 @@
 mod calibration;
 mod counters;
 mod decode;
+mod event;
 mod heap;
 mod loader;
 #[cfg(feature = "bpf-log")]
 mod log;
 mod multi;
+mod orders;
 mod ring;
 mod site;
-mod usdt;
 
 pub use calibration::calibrate;
 pub use counters::{Counters, Latencies};
@@ -21,5 +22,6 @@ pub use decode::{Decoded, decode};
 pub use heap::give_back_heap;
 pub use loader::{Kernel, ProgramStat};
 pub use multi::Prepared;
+pub use orders::{OrderSite, Orders};
 pub use ring::Ring;
 pub use site::{SiteAt, SiteLink};

@@ -20,8 +20,8 @@ use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_cmd, bpf_prog_type};
 use nix::libc;
 
+use super::event::owned;
 use super::site::SiteLink;
-use super::usdt::owned;
 
 /// The site program.
 const PROGRAM: &str = "site";

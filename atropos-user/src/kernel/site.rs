@@ -8,7 +8,7 @@ use atropos_common::site::SiteSpec;
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
 
-use super::usdt::UsdtLink;
+use super::event::EventLink;
 
 /// A site and what passing it means.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +35,8 @@ pub struct SiteLink {
 enum Link {
     /// By aya.
     Plain { _link: UProbeLink },
-    /// By hand, with a semaphore.
-    Usdt { _link: UsdtLink },
+    /// By hand.
+    Event { _link: EventLink },
     /// By hand, many at once.
     Multi { _link: OwnedFd },
 }
@@ -49,10 +49,10 @@ impl From<OwnedFd> for SiteLink {
     }
 }
 
-impl From<UsdtLink> for SiteLink {
-    fn from(link: UsdtLink) -> Self {
+impl From<EventLink> for SiteLink {
+    fn from(link: EventLink) -> Self {
         Self {
-            _link: Link::Usdt { _link: link },
+            _link: Link::Event { _link: link },
         }
     }
 }

@@ -5,21 +5,14 @@
 //! one (`/proc/PID/map_files`) is taken instead.
 
 use std::fs::{self, File};
-use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use object::ReadCache;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 
 use super::{Process, TargetError, proc_of};
-use crate::elf::{BuildId, Image, Layout, Symbol};
-
-/// Room asked for at least when a file is read whole. An allocation of more than 32 MiB always goes back to the system when
-/// it is freed; below that the C library keeps it once it has freed one as large, and a server's binary would stay in our
-/// memory for as long as we watch. Room that is not used costs nothing.
-const RETURNED_BYTES: usize = 33 << 20;
+use crate::elf::{BuildId, Image, Layout, Parts, Symbol};
 
 /// One mapping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,18 +102,13 @@ impl Process {
         Ok(files)
     }
 
-    /// The bytes of a mapped file.
-    pub fn file_bytes(&self, file: &MappedFile) -> Result<Vec<u8>, TargetError> {
-        let unreadable =
-            |error| TargetError::reading(self.pid, &file.path_for_us.display().to_string(), &error);
-        let read = || {
-            let mut opened = File::open(&file.path_for_us)?;
-            let length = usize::try_from(opened.metadata()?.len()).unwrap_or(0);
-            let mut bytes = Vec::with_capacity(length.max(RETURNED_BYTES));
-            opened.read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        read().map_err(unreadable)
+    /// A mapped file, to be read in parts.
+    pub fn file_parts(&self, file: &MappedFile) -> Result<Parts, TargetError> {
+        File::open(&file.path_for_us)
+            .map(Parts::new)
+            .map_err(|error| {
+                TargetError::reading(self.pid, &file.path_for_us.display().to_string(), &error)
+            })
     }
 
     /// The first mapped file that defines all of these (mangled) names. It need not be `/proc/PID/exe`: a program can be
@@ -131,8 +119,8 @@ impl Process {
         names: &[&str],
     ) -> Result<Option<&'a MappedFile>, TargetError> {
         for file in files {
-            let bytes = self.file_bytes(file)?;
-            if Image::parse(&bytes).is_ok_and(|image| names.iter().all(|name| image.defines(name)))
+            let parts = self.file_parts(file)?;
+            if Image::parse(&parts).is_ok_and(|image| names.iter().all(|name| image.defines(name)))
             {
                 return Ok(Some(file));
             }
@@ -256,7 +244,7 @@ impl Process {
 }
 
 fn layout(file: File) -> Option<Layout> {
-    Layout::read(&ReadCache::new(file)).ok()
+    Layout::read(&Parts::new(file)).ok()
 }
 
 /// Groups file mappings by the file; only files with code, in the order of their first address.

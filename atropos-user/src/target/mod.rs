@@ -1,11 +1,13 @@
 //! The process that is watched, as the kernel's `/proc` shows it: who it is, which files it maps where, its threads and what
 //! they block on, its memory, the sockets that it listens on. Reads only; never stops, traces or signals the target.
 
+mod end;
 mod error;
 mod find;
 pub mod glibc;
 mod maps;
 mod memory;
+pub mod sched;
 mod sockets;
 mod threads;
 
@@ -16,6 +18,7 @@ use std::path::{Path, PathBuf};
 use procfs::WithCurrentSystemInfo as _;
 use procfs::process::Stat;
 
+pub use end::EndWatch;
 pub use error::TargetError;
 pub use find::{find_by_exe, find_by_service};
 pub use maps::{MappedFile, MappedSegment};

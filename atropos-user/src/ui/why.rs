@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::agent::why::{Choice, MutexWait, Node, Report};
+use crate::agent::watch::Slots;
+use crate::agent::why::{Choice, MutexWait, Node, Report, Told, Unowned};
 use crate::engine::input::BlockKind;
 
 /// Waiters with the same statement that are shown one by one; more are counted.
@@ -33,6 +34,7 @@ pub fn text(report: &Report) -> String {
         out.push('\n');
         node(&mut out, root, 0);
     }
+    unowned(&mut out, &report.unowned);
     locks(&mut out, &report.mutexes);
     if !report.candidates.is_empty() {
         line(&mut out, "\nWhat could be ended, best first:");
@@ -41,6 +43,7 @@ pub fn text(report: &Report) -> String {
         }
     }
     line(&mut out, &format!("\n{}", report.summary));
+    beside(&mut out, report);
     if !report.unseen.is_empty() {
         line(&mut out, "\nNot seen:");
         for reason in &report.unseen {
@@ -156,6 +159,56 @@ fn candidate(out: &mut String, rank: usize, choice: &Choice) {
         let _ = write!(text, " — not advised: {reason}");
     }
     line(out, &text);
+}
+
+/// Waits for what nobody can be told to hold.
+fn unowned(out: &mut String, waits: &[Unowned]) {
+    if waits.is_empty() {
+        return;
+    }
+    line(out, "\nWaits whose holders cannot be told:");
+    for Unowned {
+        resource,
+        instance,
+        sessions,
+    } in waits
+    {
+        let wait = if *sessions == 1 {
+            "session waits"
+        } else {
+            "sessions wait"
+        };
+        line(
+            out,
+            &format!("  {sessions} {wait} for {instance} ({resource})"),
+        );
+    }
+}
+
+/// What is worth telling beside waits: places for sessions that are nearly all taken, and the preset's notes.
+fn beside(out: &mut String, report: &Report) {
+    if let Some(slots) = report.slots.filter(Slots::is_scarce) {
+        let Slots {
+            limit,
+            taken,
+            busy,
+            idle_in_transaction,
+        } = slots;
+        line(
+            out,
+            &format!(
+                "\n{taken} of {limit} places for sessions are taken: {busy} run a request, {idle_in_transaction} are idle in a transaction."
+            ),
+        );
+    }
+    for Told { id, doing, says } in &report.notes {
+        let doing = if doing.is_empty() {
+            String::new()
+        } else {
+            format!(" ({doing})")
+        };
+        line(out, &format!("\nSession {id}{doing}: {says}"));
+    }
 }
 
 /// Locks of the C library that threads wait for.

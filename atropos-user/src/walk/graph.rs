@@ -3,11 +3,12 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::label::Naming;
 use super::list::{Ticket, TicketList};
 use super::sessions::SessionView;
-use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
+use super::{Check, Unbound, WalkError, bind, bind_checks, bind_some};
 use crate::config::expr::{Bindings, Bound};
-use crate::config::{Conflict, Label, Walk};
+use crate::config::{Conflict, Walk};
 use crate::engine::input::{BlockKind, ResourceId};
 use crate::memory::Memory;
 
@@ -33,7 +34,7 @@ pub struct WaitFor {
     pub mode: u32,
     /// What it waits on (its ticket): a wait that is given up and begun anew has another.
     pub ticket: u64,
-    /// Who is in the way.
+    /// Who is in the way; empty where nobody can tell.
     pub blockers: Vec<Edge>,
 }
 
@@ -59,7 +60,7 @@ pub struct LockWalk {
     mode: Option<Bound>,
     checks: Vec<Check>,
     futex: Vec<Bound>,
-    granted: TicketList,
+    granted: Option<TicketList>,
     queued: Option<TicketList>,
     conflicts: Vec<Exclusion>,
     label: Option<Naming>,
@@ -74,16 +75,6 @@ struct Exclusion {
     modes: Vec<String>,
 }
 
-/// A bound label.
-#[derive(Clone, Debug)]
-struct Naming {
-    namespace: Option<Bound>,
-    namespaces: Vec<String>,
-    text: Option<Text>,
-    numbers: Vec<Bound>,
-    checks: Vec<Check>,
-}
-
 /// A waiter before its blockers are known.
 struct Waiter {
     session: u64,
@@ -91,6 +82,18 @@ struct Waiter {
     ticket: u64,
     instance: u64,
     mode: u32,
+}
+
+impl Waiter {
+    fn blocked_by(&self, blockers: Vec<Edge>) -> WaitFor {
+        WaitFor {
+            waiter: self.session,
+            instance: self.instance,
+            mode: self.mode,
+            ticket: self.ticket,
+            blockers,
+        }
+    }
 }
 
 impl LockWalk {
@@ -124,28 +127,6 @@ impl LockWalk {
                 modes: modes.clone(),
             })
         };
-        let naming = |label: &Label| {
-            let Label {
-                namespace,
-                namespaces,
-                text,
-                numbers,
-                checks,
-            } = label;
-            Ok(Naming {
-                namespace: bind_some(namespace.as_ref(), &whole)?,
-                namespaces: namespaces.clone(),
-                text: text
-                    .as_ref()
-                    .map(|text| Text::bind(text, &whole))
-                    .transpose()?,
-                numbers: numbers
-                    .iter()
-                    .map(|number| bind(number, &whole))
-                    .collect::<Result<_, _>>()?,
-                checks: bind_checks(checks, &whole)?,
-            })
-        };
         Ok(Self {
             resource: walk.resource,
             lets,
@@ -159,7 +140,11 @@ impl LockWalk {
                 .iter()
                 .map(|formula| bind(formula, &names.with_variables(["futex"])))
                 .collect::<Result<_, _>>()?,
-            granted: TicketList::bind(walk, &walk.granted, names)?,
+            granted: walk
+                .granted
+                .as_ref()
+                .map(|list| TicketList::bind(walk, list, names))
+                .transpose()?,
             queued: walk
                 .queued
                 .as_ref()
@@ -170,13 +155,22 @@ impl LockWalk {
                 .iter()
                 .map(conflict)
                 .collect::<Result<_, _>>()?,
-            label: walk.label.as_ref().map(naming).transpose()?,
+            label: walk
+                .label
+                .as_ref()
+                .map(|label| Naming::bind(label, &whole))
+                .transpose()?,
         })
     }
 
     /// Which resource the walk is about.
     pub fn resource(&self) -> ResourceId {
         self.resource
+    }
+
+    /// Nobody can tell who is in the way: the walk shows who waits, and no edge.
+    pub fn is_unowned(&self) -> bool {
+        self.granted.is_none()
     }
 
     /// Session keys that a thread which blocks on this futex may belong to.
@@ -222,6 +216,11 @@ impl LockWalk {
         let mut graph = Graph::default();
         let mut lists: BTreeMap<u64, (Vec<Ticket>, Vec<Ticket>)> = BTreeMap::new();
         for waiter in &waiters {
+            if self.is_unowned() {
+                self.name(waiter, &mut graph, memory)?;
+                graph.waits.push(waiter.blocked_by(Vec::new()));
+                continue;
+            }
             let (granted, queued) = match lists.entry(waiter.instance) {
                 Entry::Occupied(read) => &*read.into_mut(),
                 Entry::Vacant(unread) => &*unread.insert(self.tickets(waiter, &known, memory)?),
@@ -278,11 +277,11 @@ impl LockWalk {
         known: &dyn Fn(u64) -> bool,
         memory: &dyn Memory,
     ) -> Result<(Vec<Ticket>, Vec<Ticket>), WalkError> {
-        let granted = self.granted.read(&waiter.variables, memory)?;
-        let queued = self
-            .queued
-            .as_ref()
-            .map_or(Ok(Vec::new()), |list| list.read(&waiter.variables, memory))?;
+        let read = |list: &Option<TicketList>| {
+            list.as_ref()
+                .map_or(Ok(Vec::new()), |list| list.read(&waiter.variables, memory))
+        };
+        let (granted, queued) = (read(&self.granted)?, read(&self.queued)?);
         for entry in granted.iter().chain(&queued) {
             if !known(entry.owner) {
                 let check = "the owner of every ticket is a session".to_owned();
@@ -347,26 +346,11 @@ impl LockWalk {
         if blockers.is_empty() {
             return Err(failed("whoever waits is blocked by somebody"));
         }
-        if let Entry::Vacant(entry) = graph.names.entry(waiter.instance) {
-            entry.insert(self.name(waiter, memory)?);
-        }
+        self.name(waiter, graph, memory)?;
         if let Some(table) = table {
             graph.modes.insert(waiter.instance, table);
         }
-        let Waiter {
-            session,
-            instance,
-            mode,
-            ticket,
-            ..
-        } = *waiter;
-        graph.waits.push(WaitFor {
-            waiter: session,
-            instance,
-            mode,
-            ticket,
-            blockers,
-        });
+        graph.waits.push(waiter.blocked_by(blockers));
         Ok(())
     }
 
@@ -407,42 +391,21 @@ impl LockWalk {
         Ok((None, u64::MAX, 0))
     }
 
-    /// What the instance is called.
-    fn name(&self, waiter: &Waiter, memory: &dyn Memory) -> Result<String, WalkError> {
-        let Some(label) = &self.label else {
-            return Ok(format!("{:#x}", waiter.instance));
-        };
-        for check in &label.checks {
-            check.hold(&waiter.variables, memory, "instance", waiter.instance)?;
+    /// Names the waiter's instance in the graph.
+    fn name(
+        &self,
+        waiter: &Waiter,
+        graph: &mut Graph,
+        memory: &dyn Memory,
+    ) -> Result<(), WalkError> {
+        if let Entry::Vacant(entry) = graph.names.entry(waiter.instance) {
+            let (of, instance) = (&waiter.variables, waiter.instance);
+            let name = self
+                .label
+                .as_ref()
+                .map(|label| label.name(of, instance, memory));
+            entry.insert(name.unwrap_or_else(|| Ok(format!("{instance:#x}")))?);
         }
-        let mut parts = Vec::new();
-        if let Some(text) = &label.text {
-            parts.push(text.read(&waiter.variables, memory)?);
-        }
-        let mut numbers = Vec::new();
-        for number in &label.numbers {
-            numbers.push(number.eval(&waiter.variables, memory)?);
-        }
-        // Kinds of instance differ in how many numbers they have; those that they do not have are 0.
-        let used = numbers
-            .iter()
-            .rposition(|number| *number != 0)
-            .map_or(numbers.len().min(1), |last| last + 1);
-        parts.extend(numbers[..used].iter().map(u64::to_string));
-        let text = parts.join(".");
-        let Some(namespace) = &label.namespace else {
-            return Ok(text);
-        };
-        let namespace =
-            usize::try_from(namespace.eval(&waiter.variables, memory)?).unwrap_or(usize::MAX);
-        let class = label
-            .namespaces
-            .get(namespace)
-            .map_or("unknown namespace", String::as_str);
-        Ok(if text.is_empty() {
-            class.to_owned()
-        } else {
-            format!("{class} {text}")
-        })
+        Ok(())
     }
 }

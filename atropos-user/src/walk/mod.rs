@@ -6,7 +6,9 @@
 //! failing makes its resource blind, never a wrong edge.
 
 mod cache;
+mod facts;
 mod graph;
+mod label;
 mod list;
 mod sessions;
 mod trust;

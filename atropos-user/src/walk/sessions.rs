@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::facts::{Notes, Progress};
 use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
 use crate::config::expr::{Bindings, Bound};
 use crate::config::{SessionClock, Sessions};
@@ -43,6 +44,8 @@ pub struct SessionView {
     pub ended_ns: u64,
     /// It has been asked to stop.
     pub killed: bool,
+    /// It takes one of the places that there are for sessions.
+    pub takes_slot: bool,
 }
 
 /// The bound list of sessions.
@@ -68,6 +71,10 @@ pub struct SessionList {
     killed: Option<Bound>,
     text: Option<Text>,
     principal: Option<Text>,
+    progress: Progress,
+    notes: Notes,
+    slots: Option<Bound>,
+    takes_slot: Option<Bound>,
 }
 
 impl SessionList {
@@ -118,6 +125,10 @@ impl SessionList {
                 .as_ref()
                 .map(|text| Text::bind(text, &names))
                 .transpose()?,
+            progress: Progress::bind(&sessions.progress, &names)?,
+            notes: Notes::bind(&sessions.notes, &names)?,
+            slots: bind_some(sessions.slots.as_ref(), &nothing)?,
+            takes_slot: optional(&sessions.takes_slot)?,
         })
     }
 
@@ -224,6 +235,10 @@ impl SessionList {
             started_ns,
             ended_ns: moment(number(&self.ended_us)?),
             killed: number(&self.killed)? != 0,
+            takes_slot: match &self.takes_slot {
+                Some(takes_slot) => takes_slot.eval(&of, memory)? != 0,
+                None => true,
+            },
         })
     }
 
@@ -274,5 +289,23 @@ impl SessionList {
             .as_ref()
             .and_then(|text| text.read(&self.variables(key, memory).ok()?, memory).ok())
             .unwrap_or_default()
+    }
+
+    /// Share of the session's request that is done, 0 to 1, where its memory tells.
+    pub fn progress(&self, key: u64, memory: &dyn Memory) -> Option<f64> {
+        let of = self.variables(key, memory).ok()?;
+        self.progress.share(&of, memory).ok()?
+    }
+
+    /// Index and value of each note of the preset that is worth telling of the session.
+    pub fn notes(&self, key: u64, memory: &dyn Memory) -> Vec<(usize, u64)> {
+        self.variables(key, memory)
+            .map(|of| self.notes.of(&of, memory))
+            .unwrap_or_default()
+    }
+
+    /// How many sessions there can be, if the preset says.
+    pub fn slots(&self, memory: &dyn Memory) -> Option<u64> {
+        self.slots.as_ref()?.eval(&[], memory).ok()
     }
 }

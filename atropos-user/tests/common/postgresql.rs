@@ -51,6 +51,11 @@ fn as_nobody(program: &Path) -> Command {
 }
 
 impl Postgres {
+    /// A program that comes with the server, to be run as the server is.
+    pub fn program(name: &str) -> Option<Command> {
+        programs().map(|bin| as_nobody(&bin.join(name)))
+    }
+
     /// Starts a cluster, or `None` where none is installed.
     pub fn start() -> Option<Self> {
         let Some(bin) = programs() else {

@@ -53,7 +53,7 @@ fn apply(text: &mut String, (at, len, piece): &(prop::sample::Index, usize, Stri
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_have_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {

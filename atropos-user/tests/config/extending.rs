@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use atropos::config::{self, Command, Initiator, Preset, Problems};
 use tempfile::TempDir;
@@ -104,7 +105,7 @@ fn tables_of_an_array_are_overridden_by_name_and_others_are_appended() {
     assert_eq!(preset.walks.len(), 1);
     assert_eq!(
         (
-            preset.walks[0].granted.limit,
+            preset.walks[0].granted.as_ref().unwrap().limit,
             preset.walks[0].queued.as_ref().unwrap().limit
         ),
         (5, 10_000)
@@ -153,6 +154,20 @@ fn what_is_not_wanted_is_switched_off() {
             .all(|probe| probe.name.value != "request_begin")
     );
     assert_eq!(preset.cancel.unwrap().rungs.len(), 2);
+}
+
+#[test]
+fn one_key_of_the_exact_way_is_overridden_alone() {
+    let text = "schema = 1\nname = \"mine\"\nextends = \"postgresql\"\n[cancel.exact]\nwithin = \"300ms\"\n";
+    let preset = load(text).unwrap_or_else(|problems| panic!("{problems}"));
+    let exact = preset.cancel.unwrap().exact.unwrap();
+    assert_eq!(exact.within, Duration::from_millis(300));
+    let places: Vec<&str> = exact
+        .places
+        .iter()
+        .map(|place| place.name.as_str())
+        .collect();
+    assert!(places.contains(&"ResetLatch"), "{places:?}");
 }
 
 #[test]

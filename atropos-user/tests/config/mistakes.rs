@@ -107,6 +107,10 @@ mistakes! {
     a_variable_that_means_something_else: "item = \"holder\"" => "item = \"u8\"";
     a_variable_that_is_no_word: "item = \"holder\"" => "item = \"a-b\"";
 
+    // Progress and walks.
+    a_step_that_goes_back: "[completed]" => "[[sessions.progress]]\nwhen = 1\ndone = 1\ntotal = 2\nfrom = 0.5\nto = 0.4\n\n[completed]";
+    a_queue_without_holders: "[walk.granted]" => "[walk.queued]";
+
     // Probes.
     no_alternatives: "at = [{ symbol = \"small_wait\" }]" => "at = []";
     an_alternative_without_a_place: "{ symbol = \"small_wait\" }" => "{ library = \"libsmall.so\" }";
@@ -166,6 +170,9 @@ mistakes! {
     a_key_of_another_initiator: "command = \"kill_query\"" => "command = \"kill_query\"\nargv = [\"/bin/true\"]";
     a_signal_that_ends_nothing: "initiator = \"mysql\"\n\n[[cancel.rung]]\nname = \"KILL QUERY\"\ncommand = \"kill_query\"" => "initiator = \"signal\"\n\n[[cancel.rung]]\nname = \"stop\"\ncommand = \"SIGSTOP\"";
     a_command_for_a_shell: "initiator = \"mysql\"\n\n[[cancel.rung]]\nname = \"KILL QUERY\"\ncommand = \"kill_query\"" => "initiator = \"exec\"\n\n[[cancel.rung]]\nname = \"stop\"\nargv = [\"stop\", \"--task={id}\", \"{name}\"]";
+    an_exact_rung_without_a_place: "works = [\"busy\"]" => "exact = \"SIGINT\"\nworks = [\"busy\"]";
+    an_exact_way_that_takes_too_long_and_wakes_by_a_wrong_signal: "[[cancel.rung]]" => "[cancel.exact]\nsession = \"tid\"\nrequest = \"arg0\"\nat = []\nwithin = \"2s\"\nnudge = \"SIGINT\"\n\n[[cancel.rung]]";
+    an_exact_way_by_what_no_site_can_tell: "[[cancel.rung]]" => "[cancel.exact]\nsession = \"tid\"\nrequest = \"arg0 * 8\"\nwhen = \"arg0 < 3\"\nat = [{ symbol = \"step\", build_id = \"00112233\" }]\nwithin = \"1s\"\n\n[[cancel.rung]]";
     a_ladder_without_a_rung: "deadline = \"1s\"" => "deadline = \"1s\"\nenabled = false";
 
     // What it extends.

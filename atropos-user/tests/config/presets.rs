@@ -192,6 +192,8 @@ fn what_a_binary_lacks_is_told_at_the_line_of_the_preset_and_the_rest_works() {
     assert!(
         preset.walks[0]
             .granted
+            .as_ref()
+            .unwrap()
             .first
             .bind(&names.with_variables(preset.walks[0].scope()))
             .is_ok()

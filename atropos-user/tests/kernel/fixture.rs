@@ -1,6 +1,7 @@
 //! Compiles and drives `tests/fixtures/ops.c`, `usdt.c` and `busy.c`. One process a test; it ends with the test, also when the test fails.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -86,6 +87,18 @@ impl Fixture {
     /// Sends a command and does not wait.
     pub(crate) fn send(&mut self, command: &str) {
         writeln!(self.stdin, "{command}").expect("the fixture reads");
+    }
+
+    /// Signal that ended it, if one did.
+    pub(crate) fn ended_by(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().expect("the fixture is ours");
+        status.and_then(|status| status.signal())
+    }
+
+    /// Ends it and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Whether a command that was sent has been carried out.

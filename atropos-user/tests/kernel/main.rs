@@ -13,9 +13,12 @@ mod common;
 mod cost;
 mod fixture;
 mod governed;
+mod levels;
+mod orders;
 mod usdt;
 mod usdt_live;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use atropos::agent::run::TICK;
@@ -340,7 +343,9 @@ fn the_exit_of_a_thread_is_told_and_what_it_held_is_closed() {
         (acquired.tid, bench.target.pid(), 0)
     );
     assert_eq!(bench.kernel.open_intervals().len(), 1);
-    bench.kernel.close_exited(exit.pid, Some(exit.tid));
+    bench
+        .kernel
+        .close_exited(&BTreeSet::from([(exit.pid, exit.tid)]));
     assert!(bench.kernel.open_intervals().is_empty());
 }
 
@@ -433,7 +438,8 @@ fn dropping_a_link_detaches_its_site() {
 
 #[test]
 fn programs_stay_within_the_committed_verifier_baseline() {
-    let (kernel, _ring, _counters) = Kernel::load().unwrap_or_else(|e| panic!("{e:#}"));
+    let (mut kernel, _ring, _counters) = Kernel::load().unwrap_or_else(|e| panic!("{e:#}"));
+    let _desk = kernel.orders().unwrap_or_else(|e| panic!("{e:#}"));
     let baseline: serde_json::Value =
         serde_json::from_str(include_str!("../../../atropos-ebpf/verify.json"))
             .expect("verify.json is valid JSON");

@@ -9,7 +9,14 @@ mod agent;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod classes;
+#[cfg(feature = "ebpf")]
+mod exact;
+#[cfg(feature = "ebpf")]
+mod exact_run;
+mod inside;
 mod orders;
+mod reads;
 #[cfg(feature = "ebpf")]
 mod run;
 mod scene;

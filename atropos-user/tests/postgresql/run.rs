@@ -10,7 +10,7 @@ use crate::agent::Agent;
 use crate::common::postgresql::Postgres;
 use crate::scene::{forgotten, is_alive, server, starts};
 
-const READ: &str = "select v from t where id = 7";
+pub(crate) const READ: &str = "select v from t where id = 7";
 
 fn attach(server: &Postgres) -> Agent {
     let (pid, socket) = (server.pid.to_string(), server.socket.display().to_string());
@@ -30,7 +30,7 @@ fn attach(server: &Postgres) -> Agent {
 }
 
 /// Innocents who use the server over and over; each error counts.
-struct Crowd {
+pub(crate) struct Crowd {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
     errors: Arc<AtomicU64>,
@@ -38,7 +38,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    async fn gather(server: &Postgres, statement: &'static str, count: usize) -> Self {
+    pub(crate) async fn gather(server: &Postgres, statement: &'static str, count: usize) -> Self {
         let (stop, done, errors) = (
             Arc::<AtomicBool>::default(),
             Arc::<AtomicU64>::default(),
@@ -68,7 +68,7 @@ impl Crowd {
     }
 
     /// Waits until everybody has got on.
-    async fn gets_on(&self) {
+    pub(crate) async fn gets_on(&self) {
         let before = self.done.load(Ordering::Relaxed);
         tokio::time::timeout(Duration::from_secs(20), async {
             while self.done.load(Ordering::Relaxed) < before + 4 * self.members.len() as u64 {
@@ -79,7 +79,7 @@ impl Crowd {
         .expect("the crowd gets on");
     }
 
-    async fn disperse(self) -> u64 {
+    pub(crate) async fn disperse(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         for member in self.members {
             member.await.unwrap();

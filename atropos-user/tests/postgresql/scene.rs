@@ -86,7 +86,7 @@ pub(crate) fn edges(resolved: &Resolved) -> Result<Edges, String> {
         if let Some(blind) = view.blind.first() {
             return Err(blind.reason.clone());
         }
-        if let Some(snapshot) = view.snapshots.first() {
+        if let Some(snapshot) = view.snapshots.iter().find(|seen| seen.resource.0 == 0) {
             let mut edges = Edges::new();
             for wait in &snapshot.waits {
                 for blocker in &wait.blockers {
@@ -117,7 +117,8 @@ pub(crate) fn blockers(resolved: &Resolved) -> BTreeMap<u64, BTreeSet<u64>> {
             .map_or(0, |state| state.id)
     };
     let mut found: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    for wait in view.snapshots.iter().flat_map(|snapshot| &snapshot.waits) {
+    let owned = view.snapshots.iter().filter(|seen| seen.resource.0 == 0);
+    for wait in owned.flat_map(|snapshot| &snapshot.waits) {
         found
             .entry(id(wait.waiter.0))
             .or_default()

@@ -3,24 +3,25 @@
 //! Every round runs the same number of events once in each state; the order is turned round from round to round, so that a
 //! machine that grows slower or faster favours nobody.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
-use mysql_async::Conn;
-use mysql_async::prelude::Queryable as _;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
 use super::calm_table::{Comparison, Hits, table};
-use super::sysbench::{Sysbench, Workload, events};
+use super::pgbench::Pgbench;
+use super::subject::{Subject, Workload, events};
+use super::sysbench::Sysbench;
 use super::usage::{Memory, cpu_ns, find_below};
 use super::{Common, SCHEMA_VERSION, run_arguments, until_interrupted};
+use crate::demo::Kind;
 use crate::demo::clock::{SECOND, now_ns};
-use crate::demo::server::Server;
+use crate::demo::place::Place as _;
 use crate::demo::story::Story;
 use crate::demo::watch::Agent;
 use crate::process::as_root;
@@ -30,7 +31,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// In this time the agent must have become suspicious if it is meant to.
 const ALARM: Duration = Duration::from_secs(20);
 /// How long the passings of probes are counted.
-const COUNT_SECONDS: u64 = 3;
+pub(super) const COUNT_SECONDS: u64 = 3;
 /// The load is under way before they are.
 const COUNT_HEAD_START: Duration = Duration::from_secs(1);
 
@@ -43,9 +44,13 @@ pub(super) struct Calm {
     /// How long one run takes, about. The agent looks at requests for 100 ms every 5 s: shorter runs may miss that.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     seconds: u64,
-    /// At most so many queries a second, 0 for as many as there can be: what the agent itself uses depends on the time.
-    #[arg(long, default_value_t = 0, value_name = "QUERIES")]
+    /// At most so many queries (PostgreSQL: transactions) a second, 0 for as many as there can be: what the agent itself uses
+    /// depends on the time.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     rate: u64,
+    /// At this server only.
+    #[arg(long, value_enum)]
+    server: Option<Database>,
     /// Compare with this level only (may be given several times).
     #[arg(long, value_enum)]
     level: Vec<Level>,
@@ -54,6 +59,25 @@ pub(super) struct Calm {
     workload: Vec<Workload>,
     #[command(flatten)]
     common: Common,
+}
+
+/// A server that has a load here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Database {
+    /// MariaDB, under sysbench.
+    Mariadb,
+    /// PostgreSQL, under pgbench.
+    Postgresql,
+}
+
+impl Database {
+    /// The server that it is.
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Self::Mariadb => Kind::Mariadb,
+            Self::Postgresql => Kind::Postgresql,
+        }
+    }
 }
 
 /// How closely the agent watches. It never cancels here.
@@ -81,7 +105,7 @@ impl Level {
 pub(super) struct Sample {
     /// CPU time of the server, nanoseconds.
     pub(super) server_cpu_ns: u64,
-    /// Queries that it answered.
+    /// Queries, or transactions, that it answered.
     pub(super) query_count: u64,
     /// Length, nanoseconds.
     pub(super) wall_ns: u64,
@@ -103,7 +127,7 @@ pub(super) struct AgentUse {
 }
 
 impl Sample {
-    /// CPU time of the server for each query, nanoseconds.
+    /// CPU time of the server for each query or transaction, nanoseconds.
     pub(super) fn per_query_ns(&self) -> f64 {
         self.server_cpu_ns as f64 / self.query_count.max(1) as f64
     }
@@ -127,9 +151,34 @@ struct Report {
 
 impl Calm {
     pub(super) fn run(&self) -> Result<()> {
-        let program = Sysbench::require()?;
-        let binary = self.common.prepare()?;
-        let workloads = until_interrupted(self.play(&binary, program))?;
+        let servers: Vec<Kind> = [Kind::Mariadb, Kind::Postgresql]
+            .into_iter()
+            .filter(|server| self.workloads(*server).next().is_some())
+            .collect();
+        if servers.is_empty() {
+            bail!("none of these workloads runs at that server; leave out --server or --workload");
+        }
+        let sysbench = servers
+            .contains(&Kind::Mariadb)
+            .then(Sysbench::require)
+            .transpose()?;
+        let binary = self.common.prepare(&servers)?;
+        let workloads = until_interrupted(async {
+            let mut comparisons = Vec::new();
+            if let Some(program) = sysbench {
+                println!("starting a private MariaDB and filling its tables");
+                let subject = Sysbench::start(program).await?;
+                self.play(subject, Kind::Mariadb, &binary, &mut comparisons)
+                    .await?;
+            }
+            if servers.contains(&Kind::Postgresql) {
+                println!("starting a private PostgreSQL and filling its tables");
+                let subject = Pgbench::start().await?;
+                self.play(subject, Kind::Postgresql, &binary, &mut comparisons)
+                    .await?;
+            }
+            Ok(comparisons)
+        })?;
         for workload in &workloads {
             println!("\n{}", table(workload));
         }
@@ -140,40 +189,46 @@ impl Calm {
         })
     }
 
-    async fn play(&self, binary: &Path, program: PathBuf) -> Result<Vec<Comparison>> {
-        println!("starting a private MariaDB and filling its tables");
-        let server = Server::bare().await?;
-        let sysbench = Sysbench::prepare(program, &server).await?;
-        let connection = server.connect("root").await?;
-        let mut stage = Stage {
-            server: &server,
-            sysbench,
-            binary,
-            connection,
-            rate: self.rate,
-        };
-        let all = Workload::value_variants();
-        let workloads = if self.workload.is_empty() {
-            all
-        } else {
-            &self.workload
-        };
-        let mut comparisons = Vec::new();
-        for workload in workloads {
-            comparisons.push(self.compare(&mut stage, *workload).await?);
-        }
-        Ok(comparisons)
+    /// The workloads that were asked for, as far as they run at that server.
+    fn workloads(&self, server: Kind) -> impl Iterator<Item = Workload> {
+        let all = Workload::value_variants().iter().copied();
+        all.filter(move |workload| workload.server() == server)
+            .filter(move |_| self.server.is_none_or(|wanted| wanted.kind() == server))
+            .filter(|workload| self.workload.is_empty() || self.workload.contains(workload))
     }
 
-    async fn compare(&self, stage: &mut Stage<'_>, workload: Workload) -> Result<Comparison> {
+    /// Measures every workload of that server.
+    async fn play(
+        &self,
+        subject: impl Subject,
+        server: Kind,
+        binary: &Path,
+        comparisons: &mut Vec<Comparison>,
+    ) -> Result<()> {
+        let mut stage = Stage {
+            subject,
+            binary,
+            rate: self.rate,
+        };
+        for workload in self.workloads(server) {
+            comparisons.push(self.compare(&mut stage, workload).await?);
+        }
+        Ok(())
+    }
+
+    async fn compare(
+        &self,
+        stage: &mut Stage<'_, impl Subject>,
+        workload: Workload,
+    ) -> Result<Comparison> {
         let levels = if self.level.is_empty() {
             Level::value_variants()
         } else {
             &self.level
         };
-        let warm_up = stage.sysbench.start_seconds(workload, self.seconds)?;
+        let warm_up = stage.subject.start_seconds(workload, self.seconds)?;
         let most = events(warm_up).await?.max(1);
-        let events = match self.rate / workload.queries() {
+        let events = match self.rate / workload.units() {
             0 => most,
             per_s => most.min(per_s * self.seconds),
         };
@@ -192,9 +247,10 @@ impl Calm {
                 )
             });
             println!(
-                "{} {number:>3}: alone {:.2} us a query{}",
+                "{} {number:>3}: alone {:.2} us a {}{}",
                 workload.name(),
                 alone_ns / 1e3,
+                workload.unit(),
                 ratios.collect::<String>()
             );
             rounds.push(round);
@@ -204,16 +260,14 @@ impl Calm {
 }
 
 /// What every run is given.
-struct Stage<'a> {
-    server: &'a Server,
-    sysbench: Sysbench,
+struct Stage<'a, S> {
+    subject: S,
     binary: &'a Path,
-    connection: Conn,
-    /// Queries a second, 0 without a limit.
+    /// Queries or transactions a second, 0 without a limit.
     rate: u64,
 }
 
-impl Stage<'_> {
+impl<S: Subject> Stage<'_, S> {
     async fn round(
         &mut self,
         workload: Workload,
@@ -252,18 +306,16 @@ impl Stage<'_> {
         level: Option<Level>,
     ) -> Result<Sample> {
         let agent = match level {
-            Some(level) => Some(self.watch(level).await?),
+            Some(level) => Some(watch(&mut self.subject, self.binary, level, &[]).await?),
             None => None,
         };
         sleep(SETTLE).await;
         let agent_pid = agent.as_ref().map(agent_pid).transpose()?;
         let agent_before_ns = agent_pid.map(cpu_ns).transpose()?;
-        let queries_before = self.queries().await?;
-        let (begun_ns, before_ns) = (now_ns(), cpu_ns(self.server.pid())?);
-        let per_s = self.rate / workload.queries();
-        self.sysbench.run_events(workload, events, per_s).await?;
-        let (ended_ns, after_ns) = (now_ns(), cpu_ns(self.server.pid())?);
-        let query_count = self.queries().await? - queries_before;
+        let (begun_ns, before_ns) = (now_ns(), self.subject.cpu_ns()?);
+        let per_s = self.rate / workload.units();
+        let query_count = self.subject.run_events(workload, events, per_s).await?;
+        let (ended_ns, after_ns) = (now_ns(), self.subject.cpu_ns()?);
         let used = match (agent, agent_pid, agent_before_ns) {
             (Some(agent), Some(pid), Some(before_ns)) => {
                 let cpu_ns = cpu_ns(pid)?.saturating_sub(before_ns);
@@ -290,61 +342,71 @@ impl Stage<'_> {
         })
     }
 
-    /// Starts the agent and brings it to that level.
-    async fn watch(&mut self, level: Level) -> Result<Agent> {
-        let arguments = run_arguments(self.server, level.slo(), &[]);
-        let agent = Agent::start(self.binary, &arguments, &Story::silent()).await?;
-        let deadline = Instant::now() + ALARM;
-        // It looks at requests now and then; one that it sees breaks the objective of the level suspect.
-        while level == Level::Suspect && agent.seen().suspicions == 0 {
-            if Instant::now() > deadline {
-                bail!(
-                    "atropos does not watch closely after {ALARM:?} with the objective {}",
-                    level.slo()
-                );
-            }
-            self.connection.query_drop("DO 0").await?;
-        }
-        Ok(agent)
-    }
-
-    /// Queries that the server has answered so far, by its own count.
-    async fn queries(&mut self) -> Result<u64> {
-        let row: Option<(String, u64)> = self
-            .connection
-            .query_first("SHOW GLOBAL STATUS LIKE 'Questions'")
-            .await?;
-        row.map(|(_, count)| count)
-            .context("the server does not count its queries")
-    }
-
     /// How often each probe fires under this load, every probe attached.
     async fn hits(&mut self, workload: Workload) -> Result<Vec<Hits>> {
-        let seconds = COUNT_SECONDS + 2 * COUNT_HEAD_START.as_secs() + 2;
-        let load = self.sysbench.start_seconds(workload, seconds)?;
-        sleep(COUNT_HEAD_START).await;
-        let (begun_ns, before) = (now_ns(), self.queries().await?);
-        let mut check = Command::from(as_root(self.binary)?);
-        let (pid, wanted) = (self.server.pid().to_string(), COUNT_SECONDS.to_string());
-        check
-            .args(["check", "--json", "--pid", &pid, "--seconds", &wanted])
-            .kill_on_drop(true);
-        let output = check.output().await.context("cannot start atropos check")?;
-        let queries = self.queries().await? - before;
-        let per_s = queries as f64 * SECOND as f64 / (now_ns() - begun_ns) as f64;
-        events(load).await?;
-        // It fails where a probe stays silent, which is no mistake here: nobody waits in this load.
-        let report: Value = serde_json::from_slice(&output.stdout).with_context(|| {
-            format!(
-                "atropos check does not answer in JSON: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            )
-        })?;
+        let (report, per_s) = count(&mut self.subject, self.binary, workload).await?;
         Ok(Hits::of(&report, per_s))
     }
 }
 
-fn agent_pid(agent: &Agent) -> Result<u32> {
+/// Starts the agent and brings it to that level.
+pub(super) async fn watch(
+    subject: &mut impl Subject,
+    binary: &Path,
+    level: Level,
+    more: &[&str],
+) -> Result<Agent> {
+    let arguments = run_arguments(subject.server(), level.slo(), more);
+    let agent = Agent::start(binary, &arguments, &Story::silent()).await?;
+    let deadline = Instant::now() + ALARM;
+    // It looks at requests now and then; one that it sees breaks the objective of the level suspect.
+    while level == Level::Suspect && agent.seen().suspicions == 0 {
+        if Instant::now() > deadline {
+            bail!(
+                "atropos does not watch closely after {ALARM:?} with the objective {}",
+                level.slo()
+            );
+        }
+        subject.nudge().await?;
+    }
+    Ok(agent)
+}
+
+/// The report of `atropos check`, which counts for [`COUNT_SECONDS`] under this load with every probe attached; queries or
+/// transactions a second meanwhile.
+pub(super) async fn count(
+    subject: &mut impl Subject,
+    binary: &Path,
+    workload: Workload,
+) -> Result<(Value, f64)> {
+    let seconds = COUNT_SECONDS + 2 * COUNT_HEAD_START.as_secs() + 2;
+    let load = subject.start_seconds(workload, seconds)?;
+    sleep(COUNT_HEAD_START).await;
+    let (begun_ns, before) = (now_ns(), subject.count().await?);
+    let mut check = Command::from(as_root(binary)?);
+    let (pid, wanted) = (
+        subject.server().pid().to_string(),
+        COUNT_SECONDS.to_string(),
+    );
+    check
+        .args(["check", "--json", "--pid", &pid, "--seconds", &wanted])
+        .kill_on_drop(true);
+    let output = check.output().await.context("cannot start atropos check")?;
+    let queries = subject.count().await? - before;
+    let per_s = queries as f64 * SECOND as f64 / (now_ns() - begun_ns) as f64;
+    events(load).await?;
+    // It fails where a probe stays silent, which is no mistake here: nobody waits in this load.
+    let report = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!(
+            "atropos check does not answer in JSON: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )
+    })?;
+    Ok((report, per_s))
+}
+
+/// The agent itself, which may be sudo's child.
+pub(super) fn agent_pid(agent: &Agent) -> Result<u32> {
     let started = agent.pid().context("the agent has ended")?;
     find_below(started, "atropos")
         .with_context(|| format!("there is no agent at or below process {started}"))

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::calm::{Level, Round, Sample};
 use super::stats::{Interval, Spread};
-use super::sysbench::{THREADS, Workload};
+use super::subject::{THREADS, Workload};
 
-/// Share of the time for which the request probes are attached in calm: 100 ms every 5 s, as the `MariaDB` preset says.
+/// Share of the time for which the request probes are attached in calm: 100 ms every 5 s, as the presets of both servers say.
 const CALM_DUTY: f64 = 0.1 / 5.0;
 
 /// How often a probe fires.
@@ -190,7 +190,11 @@ pub(super) fn table(comparison: &Comparison) -> String {
         "{name}, {} rounds of {event_count} events, {THREADS} threads\n",
         rounds.len()
     );
-    text += "            us CPU/query   queries/s    against alone: median, interval       agent: of a core   RSS MB   peak MB   suspect\n";
+    let unit = workload.unit();
+    let _ = writeln!(
+        text,
+        "  (per {unit})  us CPU   per second    against alone: median, interval       agent: of a core   RSS MB   peak MB   suspect"
+    );
     let middle = |spread: &Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
     let (alone_ns, alone_per_s) = (middle(alone_per_query_ns), middle(alone_queries_per_s));
     let _ = writeln!(
@@ -201,7 +205,7 @@ pub(super) fn table(comparison: &Comparison) -> String {
     for watched in levels {
         text += &row(watched);
     }
-    text += "  probes, passings a second (a query):";
+    let _ = write!(text, "  probes, passings a second (a {unit}):");
     for Hits {
         probe,
         per_s,

@@ -3,18 +3,21 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use mysql_async::prelude::Queryable as _;
 use serde::Serialize;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::outcome::{Outcome, Run, Times};
+use super::tidy::Tidy;
 use super::{Common, SCHEMA_VERSION, late, run_arguments, until_interrupted};
+use crate::demo::Kind;
+use crate::demo::cast::Case;
 use crate::demo::clock::now_ns;
-use crate::demo::culprit::{BackupLock, ForgottenTransaction, Scene};
-use crate::demo::json::{Case, SETTLE_NS, Span};
+use crate::demo::json::{Played, SETTLE_NS, Span};
 use crate::demo::load::{self, Load};
+use crate::demo::pg_server::PgServer;
+use crate::demo::scene::Scene;
 use crate::demo::server::Server;
 use crate::demo::story::Story;
 use crate::demo::watch::{Agent, Seen};
@@ -50,14 +53,18 @@ pub(super) struct Incidents {
     common: Common,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Which {
-    /// A backup lock behind a long update.
+    /// MariaDB: a backup lock behind a long update.
     C1,
-    /// An ALTER behind a forgotten transaction.
+    /// MariaDB: an ALTER behind a forgotten transaction.
     M01,
-    /// The same as m01, found by an agent that starts long after every connection of the pool is blocked.
+    /// MariaDB: the same as m01, found by an agent that starts long after every connection of the pool is blocked.
     Late,
+    /// PostgreSQL: a batch locks a table and then updates every row of it.
+    C6,
+    /// PostgreSQL: an ALTER behind a session that is idle in its transaction.
+    Idle,
 }
 
 #[derive(Serialize)]
@@ -75,8 +82,8 @@ struct Report<'a> {
 }
 
 /// What every run is given.
-pub(super) struct Stage<'a> {
-    pub(super) server: &'a Server,
+pub(super) struct Stage<'a, P = Server> {
+    pub(super) server: &'a P,
     pub(super) binary: &'a Path,
     pub(super) slo: &'a str,
     pub(super) story: &'a Story,
@@ -86,8 +93,12 @@ pub(super) struct Stage<'a> {
 
 impl Incidents {
     pub(super) fn run(&self) -> Result<()> {
-        let binary = self.common.prepare()?;
-        let cases = until_interrupted(self.play(&binary))?;
+        let servers: Vec<Kind> = [Kind::Mariadb, Kind::Postgresql]
+            .into_iter()
+            .filter(|server| self.cases(*server).next().is_some())
+            .collect();
+        let binary = self.common.prepare(&servers)?;
+        let cases = until_interrupted(self.play(&binary, &servers))?;
         for case in &cases {
             println!("\n{}", case.table());
         }
@@ -102,76 +113,112 @@ impl Incidents {
         })
     }
 
-    async fn play(&self, binary: &Path) -> Result<Vec<Outcome>> {
-        println!("starting a private MariaDB and filling its tables");
-        let server = Server::start().await?;
+    /// The cases that were asked for, as far as they are played at that server.
+    fn cases(&self, server: Kind) -> impl Iterator<Item = Which> {
+        let all = Which::value_variants().iter().copied();
+        all.filter(move |case| case.server() == server)
+            .filter(|case| self.case.is_empty() || self.case.contains(case))
+    }
+
+    async fn play(&self, binary: &Path, servers: &[Kind]) -> Result<Vec<Outcome>> {
         let story = if self.tell {
             Story::begin()
         } else {
             Story::silent()
         };
-        let (slo, stall) = (self.slo.as_str(), Duration::from_secs(self.stall));
-        let stage = Stage {
-            server: &server,
-            binary,
-            slo,
-            story: &story,
-            stall,
-        };
-        let all = Which::value_variants();
-        let cases = if self.case.is_empty() {
-            all
-        } else {
-            &self.case
-        };
         let mut outcomes = Vec::new();
-        for case in cases {
-            let (id, expected) = case.about();
-            let mut runs = Vec::new();
-            for number in 1..=self.runs {
-                let run = timeout(PATIENCE + stall, case.play(&stage))
-                    .await
-                    .context("it does not end");
-                let run = run.and_then(|run| run).unwrap_or_else(|error| Run {
-                    failure: Some(format!("{error:#}")),
-                    ..Run::default()
-                });
-                println!("{id} {number:>3}: {}", told(&run));
-                runs.push(run);
-                tidy(&server).await?;
+        if servers.contains(&Kind::Mariadb) {
+            println!("starting a private MariaDB and filling its tables");
+            let server = Server::start().await?;
+            let stage = self.stage(&server, binary, &story);
+            for case in self.cases(Kind::Mariadb) {
+                let run = async || match case.scene() {
+                    Some(scene) => incident(&scene, &stage).await,
+                    None => late::run(&stage).await,
+                };
+                outcomes.push(self.runs(case, &server, run).await?);
             }
-            outcomes.push(Outcome::new(id, expected, runs));
+        }
+        if servers.contains(&Kind::Postgresql) {
+            println!("starting a private PostgreSQL and filling its tables");
+            let server = PgServer::start().await?;
+            let stage = self.stage(&server, binary, &story);
+            for (case, scene) in self
+                .cases(Kind::Postgresql)
+                .filter_map(|case| Some((case, case.scene()?)))
+            {
+                let run = async || incident(&scene, &stage).await;
+                outcomes.push(self.runs(case, &server, run).await?);
+            }
         }
         Ok(outcomes)
+    }
+
+    fn stage<'a, P>(&'a self, server: &'a P, binary: &'a Path, story: &'a Story) -> Stage<'a, P> {
+        Stage {
+            server,
+            binary,
+            slo: &self.slo,
+            story,
+            stall: Duration::from_secs(self.stall),
+        }
+    }
+
+    /// All runs of one case.
+    async fn runs(
+        &self,
+        case: Which,
+        server: &impl Tidy,
+        one: impl AsyncFn() -> Result<Run>,
+    ) -> Result<Outcome> {
+        let (id, expected) = case.about();
+        let mut runs = Vec::new();
+        for number in 1..=self.runs {
+            let run = timeout(PATIENCE + Duration::from_secs(self.stall), one())
+                .await
+                .context("it does not end");
+            let run = run.and_then(|run| run).unwrap_or_else(|error| Run {
+                failure: Some(format!("{error:#}")),
+                ..Run::default()
+            });
+            println!("{id} {number:>3}: {}", told(&run));
+            runs.push(run);
+            server.tidy(PATIENCE).await?;
+        }
+        Ok(Outcome::new(id, expected, runs))
     }
 }
 
 impl Which {
-    fn scene(self) -> Option<Box<dyn Scene>> {
+    fn server(self) -> Kind {
         match self {
-            Self::C1 => Some(Box::new(BackupLock)),
-            Self::M01 => Some(Box::new(ForgottenTransaction)),
-            Self::Late => None,
+            Self::C1 | Self::M01 | Self::Late => Kind::Mariadb,
+            Self::C6 | Self::Idle => Kind::Postgresql,
         }
+    }
+
+    /// The demo's scene; nothing for the case that is none of the demo's.
+    fn scene(self) -> Option<Scene> {
+        let case = match self {
+            Self::C1 => Case::C1,
+            Self::M01 => Case::M01,
+            Self::C6 => Case::C6,
+            Self::Idle => Case::Idle,
+            Self::Late => return None,
+        };
+        case.at(self.server())
     }
 
     /// Its id, and the culprit whose ending is right.
     fn about(self) -> (&'static str, &'static str) {
         self.scene().map_or((late::ID, late::EXPECTED), |scene| {
-            (scene.id(), scene.expected())
+            (scene.id, scene.expected)
         })
-    }
-
-    async fn play(self, stage: &Stage<'_>) -> Result<Run> {
-        match self.scene() {
-            Some(scene) => incident(scene.as_ref(), stage).await,
-            None => late::run(stage).await,
-        }
     }
 }
 
 /// One run of one of the demo's scenes.
-async fn incident(scene: &dyn Scene, stage: &Stage<'_>) -> Result<Run> {
+async fn incident(scene: &Scene, stage: &Stage<'_, impl Tidy>) -> Result<Run> {
     let load = Load::start(stage.server).await?;
     sleep(WARM_UP).await;
     let arguments = run_arguments(stage.server, stage.slo, &["--enforce"]);
@@ -186,17 +233,10 @@ async fn incident(scene: &dyn Scene, stage: &Stage<'_>) -> Result<Run> {
         to_ns: now_ns(),
     };
     let seen = agent.stop().await?;
-    let case = Case::new(
-        scene.id(),
-        scene.expected(),
-        &span,
-        &acts,
-        &seen,
-        &load.samples(),
-    );
+    let case = Played::new(scene, &span, &acts, &seen, &load.samples());
     drop(load);
-    // The long update is left to end by itself, since undoing it would take as long; a forgotten session is just dropped.
-    if scene.id() == BackupLock.id() {
+    // A long update is left to end by itself, since undoing it would take as long; a forgotten session is just dropped.
+    if scene.is_left_to_end() {
         acts.leftover
             .await
             .context("the culprits' work does not end")?;
@@ -214,7 +254,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-fn measured(case: &Case, seen: &Seen) -> Run {
+fn measured(case: &Played, seen: &Seen) -> Run {
     let right_target = case.target_chosen.as_deref() == Some(case.target_expected);
     Run {
         right_target: right_target && case.wrong_cancels == 0,
@@ -276,31 +316,4 @@ fn told(run: &Run) -> String {
         ms(times.command_to_release_ms),
         run.wrong_cancels
     )
-}
-
-/// Puts the server back to how it was: nobody there but us, and no column of the ALTER.
-async fn tidy(server: &Server) -> Result<()> {
-    let mut connection = server.connect("root").await?;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let others: Vec<u64> = connection
-            .query("SELECT id FROM information_schema.processlist WHERE user IN ('shop', 'batch', 'backup', 'report', 'deploy')")
-            .await?;
-        if others.is_empty() {
-            break;
-        }
-        if Instant::now() > deadline {
-            bail!("sessions {others:?} of the run before do not end");
-        }
-        for id in others {
-            // One that has just gone is as good.
-            let _ = connection.query_drop(format!("KILL CONNECTION {id}")).await;
-        }
-        sleep(Duration::from_millis(50)).await;
-    }
-    connection
-        .query_drop("ALTER TABLE demo.t1 DROP COLUMN IF EXISTS note")
-        .await?;
-    connection.disconnect().await?;
-    Ok(())
 }

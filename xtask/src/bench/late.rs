@@ -15,6 +15,7 @@ use super::outcome::{Run, Times};
 use super::{run_arguments, shown};
 use crate::demo::clock::now_ns;
 use crate::demo::load::{CONNECTIONS, Load};
+use crate::demo::place::is_hurt;
 use crate::demo::server::Server;
 use crate::demo::watch::{Agent, Seen};
 use crate::process::as_root;
@@ -70,7 +71,7 @@ pub(super) async fn run(stage: &Stage<'_>) -> Result<Run> {
     let (release_ns, _) = released.context("the ALTER came to nothing")?;
     let hurt = samples
         .iter()
-        .filter(|sample| matches!(sample.error, 1317 | 1927 | 2013))
+        .filter(|sample| is_hurt(sample.error))
         .count();
     let mut run = measured(&seen, forgotten, hurt, release_ns);
     run.why_right = Some(why_right);

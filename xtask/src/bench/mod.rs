@@ -1,15 +1,24 @@
-//! Measurements: incidents, calm, ring. Each starts a private server, stops everything that it started, and prints a table.
+//! Measurements: incidents, calm, overhead, soak, ring. Each starts a private server, stops everything that it started, and prints a table.
 //!
 //! What is measured, and against which aim, is in docs/benchmarks.md.
 
+mod bpftrace;
 mod calm;
 mod calm_table;
 mod incidents;
 mod late;
+mod latencies;
 mod outcome;
+mod overhead;
+mod overhead_table;
+mod pgbench;
 mod ring;
+pub(crate) mod soak;
+mod soak_verdict;
 mod stats;
+mod subject;
 mod sysbench;
+mod tidy;
 mod usage;
 
 use std::fs;
@@ -20,9 +29,10 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::build::build;
-use crate::demo::server::Server;
+use crate::demo::Kind;
+use crate::demo::place::Place;
 use crate::demo::watch::ask_for_root;
-use crate::setup::{require_server, setup};
+use crate::setup::{require_postgresql, require_server, setup};
 
 /// Version of what `--json` writes.
 const SCHEMA_VERSION: u32 = 1;
@@ -40,6 +50,10 @@ enum What {
     Incidents(incidents::Incidents),
     /// What watching costs the server while nothing is wrong.
     Calm(calm::Calm),
+    /// What watching costs, in each state, in pairs, also beside bpftrace.
+    Overhead(overhead::Overhead),
+    /// An hour at 70 % load in enforce mode: nobody may be ended, nothing lost, nothing may grow.
+    Soak(soak::SoakBench),
     /// Events a second that the kernel half hands over without a loss.
     Ring(ring::RingBench),
 }
@@ -50,6 +64,8 @@ impl Bench {
         match &self.what {
             What::Incidents(incidents) => incidents.run(),
             What::Calm(calm) => calm.run(),
+            What::Overhead(overhead) => overhead.run(),
+            What::Soak(soak) => soak.run(),
             What::Ring(ring) => ring.run(),
         }
     }
@@ -67,15 +83,21 @@ struct Common {
 }
 
 impl Common {
-    /// The agent's binary, optimised.
-    fn prepare(&self) -> Result<PathBuf> {
+    /// The agent's binary, optimised; an error if one of the servers is missing.
+    fn prepare(&self, servers: &[Kind]) -> Result<PathBuf> {
         let binary = if let Some(agent) = &self.agent {
             agent.clone()
         } else {
             setup(None)?;
             build(true)?
         };
-        require_server()?;
+        for server in servers {
+            match server {
+                Kind::Mariadb => require_server()?,
+                Kind::Postgresql => drop(require_postgresql()?),
+                Kind::Sample => {}
+            }
+        }
         ask_for_root()?;
         Ok(binary)
     }
@@ -109,12 +131,16 @@ fn until_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// The words `atropos run` on this server with JSON lines and that objective, and some more.
-fn run_arguments(server: &Server, slo: &str, more: &[&str]) -> Vec<String> {
-    let (pid, socket) = (server.pid().to_string(), shown(&server.socket()));
-    let words = [
-        "run", "--pid", &pid, "--socket", &socket, "--user", "root", "--json", "--slo", slo,
+fn run_arguments(server: &impl Place, slo: &str, more: &[&str]) -> Vec<String> {
+    let mut words = vec![
+        "run".to_owned(),
+        "--pid".to_owned(),
+        server.pid().to_string(),
     ];
-    words.iter().chain(more).map(ToString::to_string).collect()
+    words.extend(server.reach());
+    let rest = ["--json", "--slo", slo];
+    words.extend(rest.iter().chain(more).map(ToString::to_string));
+    words
 }
 
 fn shown(path: &Path) -> String {

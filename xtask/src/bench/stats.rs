@@ -68,6 +68,67 @@ impl Interval {
     }
 }
 
+/// A mean with an interval by the bootstrap: 2.5 % of the means of resampled values lie outside of either end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Mean {
+    /// The mean.
+    pub(crate) value: f64,
+    /// Lower end.
+    pub(crate) low: f64,
+    /// Upper end.
+    pub(crate) high: f64,
+}
+
+impl Mean {
+    /// Resamplings.
+    const DRAWS: usize = 4000;
+
+    /// Of these values; `None` of none. The same values always give the same interval.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() {
+            return None;
+        }
+        let mean = |sum: f64| sum / values.len() as f64;
+        let mut dice = Dice::new(1);
+        let draws = (0..Self::DRAWS).map(|_| {
+            let drawn = (0..values.len()).map(|_| values[dice.below(values.len())]);
+            mean(drawn.sum())
+        });
+        let draws = sorted(draws);
+        Some(Self {
+            value: mean(values.iter().sum()),
+            low: draws[Self::DRAWS / 40],
+            high: draws[Self::DRAWS - 1 - Self::DRAWS / 40],
+        })
+    }
+}
+
+/// Numbers that look drawn, and are the same in every run (splitmix64).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    /// A sequence of its own for each seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number, below `limit`, which must not be 0.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
+    }
+
+    /// Puts things into another order.
+    pub(crate) fn shuffle<T>(&mut self, things: &mut [T]) {
+        for end in (1..things.len()).rev() {
+            things.swap(end, self.below(end + 1));
+        }
+    }
+}
+
 /// The chance that at most `successes` of `count` fair coins show heads.
 fn tail(count: usize, successes: usize) -> f64 {
     let mut term = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
@@ -133,5 +194,32 @@ mod tests {
         let one = Interval::of([4.0]).unwrap();
         assert_eq!((one.low, one.median, one.high), (4.0, 4.0, 4.0));
         assert!(one.coverage <= 0.0, "{one:?}");
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_holds_it_and_narrows_with_agreement() {
+        let wide = Mean::of(&[1.0, 1.2, 0.8, 1.1, 0.9]).unwrap();
+        assert!((wide.value - 1.0).abs() < 1e-9, "{wide:?}");
+        assert!(wide.low < 0.95 && wide.high > 1.05, "{wide:?}");
+        let same = Mean::of(&[1.5; 5]).unwrap();
+        assert_eq!((same.low, same.high), (1.5, 1.5));
+        assert_eq!(Mean::of(&[]), None);
+    }
+
+    #[test]
+    fn a_shuffle_keeps_everything_and_every_place_is_taken_by_turns() {
+        let mut dice = Dice::new(7);
+        let mut firsts = [0; 5];
+        for _ in 0..500 {
+            let mut things = [0, 1, 2, 3, 4];
+            dice.shuffle(&mut things);
+            firsts[things[0]] += 1;
+            things.sort_unstable();
+            assert_eq!(things, [0, 1, 2, 3, 4]);
+        }
+        assert!(
+            firsts.iter().all(|first| (60..140).contains(first)),
+            "{firsts:?}"
+        );
     }
 }

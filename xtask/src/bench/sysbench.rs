@@ -1,56 +1,29 @@
-//! The load of the calm measurement: `sysbench` on tables that fit in memory, a fixed number of events.
+//! The load of the calm measurement at MariaDB: `sysbench` on tables that fit in memory, a fixed number of events.
 
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-use serde::Serialize;
 use tokio::process::{Child, Command};
 
+use super::subject::{Load, Subject, THREADS, Workload, finish};
+use super::usage::cpu_ns;
 use crate::demo::server::Server;
 use crate::process::find;
 
-/// Connections, each with a thread.
-pub(super) const THREADS: u32 = 8;
 /// Tables.
 pub(super) const TABLES: u32 = 4;
 /// Rows of each.
 pub(super) const ROWS: u32 = 20_000;
 
-/// A workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
-pub(super) enum Workload {
-    /// Transactions of 20 statements, 4 of which write.
-    OltpReadWrite,
-    /// One row by its primary key: the shortest statement there is.
-    OltpPointSelect,
-}
-
-impl Workload {
-    /// As sysbench calls it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::OltpReadWrite => "oltp_read_write",
-            Self::OltpPointSelect => "oltp_point_select",
-        }
-    }
-
-    /// Statements of one event.
-    pub(super) fn queries(self) -> u64 {
-        match self {
-            Self::OltpReadWrite => 20,
-            Self::OltpPointSelect => 1,
-        }
-    }
-}
-
 /// sysbench on one server.
 pub(super) struct Sysbench {
     program: PathBuf,
-    socket: String,
+    server: Server,
+    /// Asks for the server's own count.
+    connection: Conn,
 }
 
 impl Sysbench {
@@ -59,16 +32,17 @@ impl Sysbench {
         find("sysbench").context("sysbench is missing: install it (Debian, Ubuntu: apt-get install sysbench) and try again")
     }
 
-    /// Makes and fills the tables.
-    pub(super) async fn prepare(program: PathBuf, server: &Server) -> Result<Self> {
+    /// Starts a server; makes and fills the tables.
+    pub(super) async fn start(program: PathBuf) -> Result<Self> {
+        let server = Server::bare().await?;
         let mut connection = server.connect("root").await?;
         connection.query_drop("CREATE DATABASE sbtest").await?;
-        connection.disconnect().await?;
         let sysbench = Self {
             program,
-            socket: server.socket().display().to_string(),
+            server,
+            connection,
         };
-        let mut prepare = sysbench.command(Workload::OltpReadWrite, 1);
+        let mut prepare = sysbench.command(Workload::OltpReadWrite.name(), 1);
         finish(
             prepare
                 .arg("prepare")
@@ -79,17 +53,17 @@ impl Sysbench {
         Ok(sysbench)
     }
 
-    fn command(&self, workload: Workload, threads: u32) -> Command {
+    fn command(&self, script: &str, threads: u32) -> Command {
         let mut command = Command::new(&self.program);
         command
-            .arg(workload.name())
+            .arg(script)
             .args([
                 "--db-driver=mysql",
                 "--mysql-user=root",
                 "--mysql-db=sbtest",
                 "--rand-type=uniform",
             ])
-            .arg(format!("--mysql-socket={}", self.socket))
+            .arg(format!("--mysql-socket={}", self.server.socket().display()))
             .args([
                 format!("--tables={TABLES}"),
                 format!("--table-size={ROWS}"),
@@ -103,75 +77,54 @@ impl Sysbench {
             .kill_on_drop(true);
         command
     }
+}
 
-    /// Runs so many events, at most `per_s` of them in a second (0: as fast as it can).
-    pub(super) async fn run_events(
-        &self,
-        workload: Workload,
-        events: u64,
-        per_s: u64,
-    ) -> Result<()> {
-        let mut command = self.command(workload, THREADS);
+impl Subject for Sysbench {
+    type Server = Server;
+
+    fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn cpu_ns(&self) -> Result<u64> {
+        cpu_ns(self.server.pid())
+    }
+
+    async fn count(&mut self) -> Result<u64> {
+        let row: Option<(String, u64)> = self
+            .connection
+            .query_first("SHOW GLOBAL STATUS LIKE 'Questions'")
+            .await?;
+        row.map(|(_, count)| count)
+            .context("the server does not count its queries")
+    }
+
+    async fn nudge(&mut self) -> Result<()> {
+        self.connection.query_drop("DO 0").await?;
+        Ok(())
+    }
+
+    async fn run_events(&mut self, workload: Workload, events: u64, per_s: u64) -> Result<u64> {
+        let before = self.count().await?;
+        let mut command = self.command(workload.name(), THREADS);
         if per_s > 0 {
             command.arg(format!("--rate={per_s}"));
         }
         command
             .args([format!("--events={events}"), "--time=0".to_owned()])
             .arg("run");
-        finish(command.spawn().context("cannot start sysbench")?)
-            .await
-            .map(drop)
+        finish(command.spawn().context("cannot start sysbench")?).await?;
+        Ok(self.count().await? - before)
     }
 
-    /// Starts a load of that many seconds, to be passed to [`events`].
-    pub(super) fn start_seconds(&self, workload: Workload, seconds: u64) -> Result<Child> {
-        let mut command = self.command(workload, THREADS);
+    fn start(&self, load: &Load<'_>) -> Result<Child> {
+        let mut command = self.command(load.script, THREADS);
+        if load.per_s > 0 {
+            command.arg(format!("--rate={}", load.per_s));
+        }
         command
-            .args([format!("--time={seconds}"), "--events=0".to_owned()])
-            .arg("run");
+            .args([format!("--time={}", load.seconds), "--events=0".to_owned()])
+            .args(["--histogram=on", "run"]);
         command.spawn().context("cannot start sysbench")
-    }
-}
-
-/// Waits for a load to end; the number of its events.
-pub(super) async fn events(load: Child) -> Result<u64> {
-    let output = finish(load).await?;
-    parse_events(&output).context("sysbench does not tell its number of events")
-}
-
-async fn finish(load: Child) -> Result<String> {
-    let output = load.wait_with_output().await.context("sysbench is lost")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        let tail: Vec<&str> = text.lines().rev().take(5).collect();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        bail!(
-            "sysbench failed: {}: {} {}",
-            output.status,
-            errors.trim(),
-            tail.join("; ")
-        );
-    }
-    Ok(text)
-}
-
-fn parse_events(output: &str) -> Option<u64> {
-    output
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("total number of events:"))?
-        .trim()
-        .parse()
-        .ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_number_of_events_is_read_from_sysbenchs_own_words() {
-        let output = "General statistics:\n    total time:                          5.0012s\n    total number of events:              4711\n";
-        assert_eq!(parse_events(output), Some(4711));
-        assert_eq!(parse_events("total time: 5"), None);
     }
 }

@@ -3,9 +3,16 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+
+/// The unit of times in `/proc/PID/stat`: `USER_HZ` is 100 on every Linux that Atropos runs on.
+const TICK_NS: u64 = 10_000_000;
+/// How often a sum that is not of one moment is taken again,
+const ATTEMPTS: u32 = 200;
+/// and after how long.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// CPU time of a process, user and system, nanoseconds. Probes run in the threads that hit them, so theirs is in it.
 pub(super) fn cpu_ns(pid: u32) -> Result<u64> {
@@ -15,6 +22,50 @@ pub(super) fn cpu_ns(pid: u32) -> Result<u64> {
     let used = clock_gettime(clock)
         .with_context(|| format!("cannot read the CPU clock of process {pid}"))?;
     u64::try_from(Duration::from(used).as_nanos()).context("less than 584 years")
+}
+
+/// CPU time of a process and of all that it has forked, those that have ended included, nanoseconds. Of processes that run it
+/// is exact, of those that have ended exact to a tick of the kernel (10 ms over all of them).
+pub(super) fn tree_cpu_ns(pid: u32) -> Result<u64> {
+    for _ in 0..ATTEMPTS {
+        let before = (ended_ns(pid)?, children(pid));
+        // A child that ends in between shows below.
+        let running: Option<u64> = before.1.iter().map(|child| cpu_ns(*child).ok()).sum();
+        let own_ns = cpu_ns(pid)?;
+        let after = (ended_ns(pid)?, children(pid));
+        if let Some(running_ns) = running.filter(|_| before == after) {
+            return Ok(own_ns + running_ns + before.0);
+        }
+        std::thread::sleep(RETRY);
+    }
+    bail!("children of process {pid} come and go too fast to sum up their CPU time")
+}
+
+/// CPU time of the children of a process that have ended, nanoseconds.
+fn ended_ns(pid: u32) -> Result<u64> {
+    let file = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    parse_ended_ticks(&stat)
+        .map(|ticks| ticks * TICK_NS)
+        .with_context(|| format!("{file} does not tell the CPU time of children"))
+}
+
+/// Fields 16 and 17 (proc(5): `cutime`, `cstime`), counted behind the program's name, which may hold anything.
+fn parse_ended_ticks(stat: &str) -> Option<u64> {
+    let behind = &stat[stat.rfind(')')? + 1..];
+    let mut fields = behind.split_whitespace().skip(13);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// The processes that a process has forked and that have not been waited for.
+fn children(pid: u32) -> Vec<u32> {
+    fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|child| child.parse().ok())
+        .collect()
 }
 
 /// Resident memory of a process, bytes.
@@ -53,10 +104,8 @@ pub(super) fn find_below(pid: u32, name: &str) -> Option<u32> {
     if comm.trim() == name {
         return Some(pid);
     }
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-    children
-        .split_whitespace()
-        .filter_map(|child| child.parse().ok())
+    children(pid)
+        .into_iter()
         .find_map(|child| find_below(child, name))
 }
 
@@ -82,6 +131,26 @@ mod tests {
         std::thread::spawn(burn).join().unwrap();
         let after_ns = cpu_ns(std::process::id()).unwrap();
         assert!(after_ns > before_ns + 100_000, "{before_ns} {after_ns}");
+    }
+
+    #[test]
+    fn the_time_of_ended_children_is_read_behind_a_name_that_may_hold_anything() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 11 12 250 50 20 0 1 0 100 0 0";
+        assert_eq!(parse_ended_ticks(stat), Some(300));
+        assert_eq!(parse_ended_ticks("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn the_time_of_a_tree_keeps_that_of_children_that_have_ended() {
+        let own = std::process::id();
+        let before_ns = tree_cpu_ns(own).unwrap();
+        let mut busy = std::process::Command::new("sh")
+            .args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"])
+            .spawn()
+            .unwrap();
+        assert!(busy.wait().unwrap().success());
+        let after_ns = tree_cpu_ns(own).unwrap();
+        assert!(after_ns >= before_ns + 20_000_000, "{before_ns} {after_ns}");
     }
 
     #[test]

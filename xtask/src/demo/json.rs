@@ -9,8 +9,9 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::clock::{MS, SECOND};
-use super::culprit::Acts;
 use super::load::Sample;
+use super::place::is_hurt;
+use super::scene::{Acts, Scene};
 use super::watch::Seen;
 
 /// Version of the format.
@@ -35,12 +36,12 @@ pub(crate) struct Report {
     /// Connections that they shared.
     connections: usize,
     /// One for each case.
-    pub(crate) cases: Vec<Case>,
+    pub(crate) cases: Vec<Played>,
 }
 
-/// One case.
+/// One case that was played.
 #[derive(Debug, Serialize)]
-pub(crate) struct Case {
+pub(crate) struct Played {
     /// Its id.
     pub(crate) id: &'static str,
     /// The culprit whose ending is right.
@@ -115,18 +116,17 @@ pub(crate) struct Span {
     pub(crate) to_ns: u64,
 }
 
-impl Case {
+impl Played {
     /// Works a case out.
     pub(crate) fn new(
-        id: &'static str,
-        expected: &'static str,
+        scene: &Scene,
         span: &Span,
         acts: &Acts,
         seen: &Seen,
         samples: &[Sample],
     ) -> Self {
         let phase = |from_ns, to_ns| Phase::new(samples, from_ns, to_ns, span.to_ns);
-        let before = phase(span.from_ns, acts.calm_until_ns);
+        let before = phase(span.from_ns.max(acts.calm_from_ns), acts.calm_until_ns);
         let recovery_ms = recovery_ns(samples, acts.release_ns, span.to_ns, before.p99_ms).map(ms);
         let targets = Targets::of(seen, acts);
         let decision = seen
@@ -140,12 +140,10 @@ impl Case {
         let hurt = samples
             .iter()
             .filter(|sample| sample.arrived_ns >= span.from_ns);
-        let hurt = hurt
-            .filter(|sample| matches!(sample.error, 1317 | 1927 | 2013))
-            .count();
+        let hurt = hurt.filter(|sample| is_hurt(sample.error)).count();
         Self {
-            id,
-            target_expected: expected,
+            id: scene.id,
+            target_expected: scene.expected,
             target_chosen: targets.names.first().cloned(),
             orders: targets.names.len(),
             trouble_to_decision_ms: decision
@@ -159,7 +157,7 @@ impl Case {
                 .map(|command| ms(acts.release_ns.saturating_sub(command.sent_at_ns))),
             stall_ms: ms(acts.release_ns - acts.trouble_ns),
             recovery_ms,
-            wrong_cancels: targets.strangers.max(hurt) + targets.wrong(expected),
+            wrong_cancels: targets.strangers.max(hurt) + targets.wrong(scene.expected),
             before,
             during: phase(acts.trouble_ns, acts.release_ns),
             after: phase(acts.release_ns + SETTLE_NS, span.to_ns),

@@ -1,16 +1,19 @@
 //! Atropos at work on a private server: many short transactions, culprits that block them, and what becomes of both.
 //!
-//! The server is MariaDB; where none can be had, the sample server, at which the same shapes are played.
+//! The server is MariaDB or PostgreSQL; where none can be had, the sample server, at which the same shapes are played.
 //!
 //! Whatever it starts it stops: at the end, on an error, on Ctrl-C and SIGTERM. Only the agent runs as root.
 
+pub(crate) mod cast;
 pub(crate) mod clock;
-pub(crate) mod culprit;
+pub(crate) mod folder;
 pub(crate) mod json;
 pub(crate) mod load;
+pub(crate) mod pg_server;
+mod pg_shop;
 pub(crate) mod place;
 mod sample;
-mod sample_culprit;
+pub(crate) mod scene;
 pub(crate) mod server;
 mod shop;
 pub(crate) mod story;
@@ -26,19 +29,22 @@ use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
+use self::cast::Case;
 use self::clock::{SECOND, now_ns};
-use self::culprit::{BackupLock, ForgottenTransaction, Scene};
-use self::json::{Case, Report, SETTLE_NS, Span};
+use self::json::{Played, Report, SETTLE_NS, Span};
 use self::load::Load;
+use self::pg_server::PgServer;
 use self::place::Place;
 use self::sample::{Sample, build_sample};
-use self::sample_culprit::{ForgottenSession, LongScan};
+use self::scene::Scene;
 use self::server::Server;
 use self::story::Story;
 use self::watch::{Agent, Seen, ask_for_root};
 use crate::build::build;
 use crate::process::state_dir;
-use crate::setup::{require_server, server_is_there, setup, setup_without_server};
+use crate::setup::{
+    require_postgresql, require_server, server_is_there, setup, setup_without_server,
+};
 
 /// The first seconds of a server are not what it is like.
 const WARM_UP: Duration = Duration::from_secs(3);
@@ -52,18 +58,21 @@ const PATIENCE: Duration = Duration::from_mins(3);
 /// The verb `demo`.
 #[derive(clap::Args)]
 pub(crate) struct Demo {
+    /// Play at this server [default: mariadb; sample where no MariaDB can be had].
+    #[arg(value_enum, value_name = "SERVER")]
+    at: Option<Kind>,
     /// The same without Atropos, for comparison.
     #[arg(long)]
     without_atropos: bool,
     /// Write the result to this file, for programs.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Play at this server [default: mariadb; sample where no MariaDB can be had].
-    #[arg(long, value_enum)]
+    /// The same as naming the server first.
+    #[arg(long, value_enum, conflicts_with = "at")]
     server: Option<Kind>,
-    /// Show this case only.
+    /// Show this case only (may be given several times) [default: all of the server].
     #[arg(long, value_enum)]
-    case: Vec<Which>,
+    case: Vec<Case>,
     /// Play each case this many times, and sum up over the runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     runs: u32,
@@ -78,43 +87,24 @@ pub(crate) struct Demo {
     agent: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+/// A server that the demo can be played at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
     /// A private MariaDB.
     Mariadb,
+    /// A private PostgreSQL.
+    Postgresql,
     /// The sample server of this repository, which needs nothing.
     Sample,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Which {
-    /// A backup lock behind a long update; at the sample server, an EXCLUSIVE behind a long scan.
-    C1,
-    /// An ALTER, or an EXCLUSIVE, behind a forgotten transaction.
-    M01,
-}
-
-impl Which {
-    fn at_mariadb(self) -> Box<dyn Scene> {
-        match self {
-            Self::C1 => Box::new(BackupLock),
-            Self::M01 => Box::new(ForgottenTransaction),
-        }
-    }
-
-    fn at_sample(self) -> Box<dyn Scene<Sample>> {
-        match self {
-            Self::C1 => Box::new(LongScan),
-            Self::M01 => Box::new(ForgottenSession),
-        }
-    }
-}
-
-/// The programs that are needed, ready to be started.
+/// What is needed, ready to be started.
 struct Programs {
     /// The agent; `None` for a run without it.
     agent: Option<PathBuf>,
-    /// The sample server; `None` to play at MariaDB.
+    /// The server.
+    server: Kind,
+    /// The sample server's program, if it is the one.
     sample: Option<PathBuf>,
 }
 
@@ -154,74 +144,113 @@ impl Demo {
 
     /// Sets up and builds what will be played with.
     fn prepare(&self) -> Result<Programs> {
+        let wanted = self.at.or(self.server);
         let ready = self.without_atropos || self.agent.is_some();
         if !ready {
-            match self.server {
+            match wanted {
                 Some(Kind::Sample) => setup_without_server()?,
-                Some(Kind::Mariadb) | None => setup(None)?,
+                Some(Kind::Mariadb | Kind::Postgresql) | None => setup(None)?,
             };
         }
-        let sample = match self.server {
-            Some(Kind::Sample) => true,
-            Some(Kind::Mariadb) => require_server()
-                .map(|()| false)
-                .context("cannot play at MariaDB; `--server sample` needs none")?,
-            None => !server_is_there(),
-        };
-        if sample && self.server.is_none() {
-            println!("demo: no MariaDB can be had here: the same shapes, at the sample server");
+        match wanted {
+            Some(Kind::Mariadb) => {
+                require_server().context("cannot play at MariaDB; `demo sample` needs none")?;
+            }
+            Some(Kind::Postgresql) => drop(require_postgresql()?),
+            Some(Kind::Sample) => {}
+            None if server_is_there() => {}
+            None => {
+                println!("demo: no MariaDB can be had here: the same shapes, at the sample server");
+            }
         }
+        let fallback = if server_is_there() {
+            Kind::Mariadb
+        } else {
+            Kind::Sample
+        };
+        let server = wanted.unwrap_or(fallback);
+        self.scenes(server)?;
         let agent = if ready {
             self.agent.clone()
         } else {
             Some(build(self.release)?)
         };
-        let sample = sample.then(|| build_sample(self.release)).transpose()?;
+        let sample = (server == Kind::Sample)
+            .then(|| build_sample(self.release))
+            .transpose()?;
         if !ready {
             ask_for_root()?;
         }
-        Ok(Programs { agent, sample })
+        Ok(Programs {
+            agent,
+            server,
+            sample,
+        })
+    }
+
+    /// What will be played at that server.
+    fn scenes(&self, server: Kind) -> Result<Vec<Scene>> {
+        if self.case.is_empty() {
+            return Ok(Case::all_at(server).map(|(_, scene)| scene).collect());
+        }
+        let wanted = self.case.iter().map(|case| {
+            let there: Vec<String> = Case::all_at(server)
+                .map(|(case, _)| cast::word(case))
+                .collect();
+            case.at(server).with_context(|| {
+                format!(
+                    "case {} is not played at {server:?}; there are: {}",
+                    cast::word(*case),
+                    there.join(", ")
+                )
+            })
+        });
+        wanted.collect()
     }
 
     async fn play(&self, programs: &Programs) -> Result<Report> {
         let story = Story::begin();
         let agent = programs.agent.as_deref();
-        if let Some(program) = &programs.sample {
-            let server = Sample::start(program, &story)?;
-            self.show(Which::at_sample, &server, agent, &story).await
-        } else {
-            story.tell("starting a private MariaDB and filling its tables");
-            let server = Server::start().await?;
-            self.show(Which::at_mariadb, &server, agent, &story).await
+        let scenes = self.scenes(programs.server)?;
+        match (programs.server, &programs.sample) {
+            (Kind::Sample, Some(program)) => {
+                let server = Sample::start(program, &story)?;
+                self.show(&scenes, &server, agent, &story).await
+            }
+            (Kind::Postgresql, _) => {
+                story.tell("starting a private PostgreSQL and filling its tables");
+                let server = PgServer::start().await?;
+                self.show(&scenes, &server, agent, &story).await
+            }
+            (Kind::Mariadb | Kind::Sample, _) => {
+                story.tell("starting a private MariaDB and filling its tables");
+                let server = Server::start().await?;
+                self.show(&scenes, &server, agent, &story).await
+            }
         }
     }
 
-    /// Plays every case at that server.
+    /// Plays every scene at that server.
     async fn show<P: Place>(
         &self,
-        scene_of: impl Fn(Which) -> Box<dyn Scene<P>>,
+        scenes: &[Scene],
         server: &P,
         agent: Option<&Path>,
         story: &Story,
     ) -> Result<Report> {
         let mut report = Report::new(agent.is_some());
-        let cases = if self.case.is_empty() {
-            Which::value_variants()
-        } else {
-            &self.case
-        };
-        for case in cases {
-            let scene = scene_of(*case);
+        for scene in scenes {
             for run in 1..=self.runs {
                 let which = if self.runs > 1 {
                     format!(", run {run} of {}", self.runs)
                 } else {
                     String::new()
                 };
-                story.tell(format!("case {}{which}: {}", scene.id(), scene.title()));
+                story.tell(format!("case {}{which}: {}", scene.id, scene.title));
                 scene.prepare(server).await?;
-                let case = self.case(scene.as_ref(), server, agent, story).await?;
-                report.cases.push(case);
+                report
+                    .cases
+                    .push(self.case(scene, server, agent, story).await?);
             }
         }
         Ok(report)
@@ -229,11 +258,11 @@ impl Demo {
 
     async fn case<P: Place>(
         &self,
-        scene: &dyn Scene<P>,
+        scene: &Scene,
         server: &P,
         binary: Option<&Path>,
         story: &Story,
-    ) -> Result<Case> {
+    ) -> Result<Played> {
         story.tell(format!(
             "load: {} requests a second over {} connections, each due at its time whatever became of the others",
             load::RATE,
@@ -245,7 +274,7 @@ impl Demo {
             sleep(WARM_UP).await;
             let agent = match binary {
                 Some(binary) => {
-                    Some(Agent::start(binary, &self.arguments(scene.id(), server)?, story).await?)
+                    Some(Agent::start(binary, &self.arguments(scene.id, server)?, story).await?)
                 }
                 None => None,
             };
@@ -255,9 +284,7 @@ impl Demo {
             story.phase("the culprits are in");
             let acts = timeout(PATIENCE, scene.play(server, story))
                 .await
-                .with_context(|| {
-                    format!("case {} has not ended after {PATIENCE:?}", scene.id())
-                })??;
+                .with_context(|| format!("case {} has not ended after {PATIENCE:?}", scene.id))??;
             story.phase("released");
             sleep(Duration::from_nanos(SETTLE_NS) + AFTER).await;
             let span = Span {
@@ -268,14 +295,7 @@ impl Demo {
                 Some(agent) => agent.stop().await?,
                 None => Seen::default(),
             };
-            let case = Case::new(
-                scene.id(),
-                scene.expected(),
-                &span,
-                &acts,
-                &seen,
-                &load.samples(),
-            );
+            let case = Played::new(scene, &span, &acts, &seen, &load.samples());
             story.phase("clearing up");
             timeout(PATIENCE, acts.leftover)
                 .await

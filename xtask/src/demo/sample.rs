@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use usdt_probes::client::Client;
 use usdt_probes::server::Server;
 
-use super::place::{Customer, INTERRUPTED, LOST, Place};
+use super::place::{Customer, Failure, INTERRUPTED, LOST, OTHER, Person, Place};
 use super::story::Story;
 use crate::build::target_dir;
 use crate::process::{cargo, run};
@@ -18,8 +18,6 @@ use crate::process::{cargo, run};
 const TABLES: u64 = 4;
 /// Keys of each.
 const KEYS: u64 = 1_000;
-/// The code of an error that the server says in words only.
-const OTHER: u16 = 1105;
 
 /// A running sample server.
 pub(crate) struct Sample(Server);
@@ -39,14 +37,6 @@ impl Sample {
             server.pid()
         ));
         Ok(Self(server))
-    }
-
-    /// A connection as that user.
-    pub(crate) async fn connect(&self, user: &'static str) -> Result<Session> {
-        let address = self.0.address();
-        Session::open(address, user)
-            .await
-            .with_context(|| format!("cannot connect to the sample server at {address} as {user}"))
     }
 }
 
@@ -83,26 +73,25 @@ impl Session {
         })
     }
 
-    /// The server's number of it.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Sends one command and waits for its end; the error's code if it fails.
-    pub(crate) async fn command(&mut self, line: impl Into<String>) -> Result<(), u16> {
-        let mut client = self.client.take().ok_or(LOST)?;
-        let line = line.into();
+    /// Sends one command and waits for its end.
+    async fn command(&mut self, line: String) -> Result<(), Failure> {
+        let lost = |why: String| Failure { code: LOST, why };
+        let mut client = self
+            .client
+            .take()
+            .ok_or_else(|| lost("the connection is closed".to_owned()))?;
         let answered = on_a_thread(move || {
             let reply = client.command(&line)?;
             Ok((client, reply))
         });
-        let (client, reply) = answered.await.map_err(|_| LOST)?;
+        let (client, reply) = answered.await.map_err(|error| lost(error.to_string()))?;
         self.client = Some(client);
-        match reply.result {
-            Ok(_) => Ok(()),
-            Err(_) if reply.is_cancelled() => Err(INTERRUPTED),
-            Err(_) => Err(OTHER),
-        }
+        let code = if reply.is_cancelled() {
+            INTERRUPTED
+        } else {
+            OTHER
+        };
+        reply.result.map(drop).map_err(|why| Failure { code, why })
     }
 }
 
@@ -117,6 +106,7 @@ async fn on_a_thread<T: Send + 'static>(
 
 impl Place for Sample {
     type Customer = Session;
+    type Person = Session;
 
     fn pid(&self) -> u32 {
         self.0.pid()
@@ -128,8 +118,28 @@ impl Place for Sample {
     }
 
     async fn customer(&self) -> Result<Session> {
-        self.connect("shop").await
+        self.person("shop").await
     }
+
+    async fn person(&self, user: &'static str) -> Result<Session> {
+        let address = self.0.address();
+        Session::open(address, user)
+            .await
+            .with_context(|| format!("cannot connect to the sample server at {address} as {user}"))
+    }
+}
+
+impl Person for Session {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    async fn say(&mut self, statement: &str) -> Result<(), Failure> {
+        self.command(statement.to_owned()).await
+    }
+
+    // Closing the connection says good-bye.
+    async fn leave(self) {}
 }
 
 impl Customer for Session {
@@ -139,7 +149,9 @@ impl Customer for Session {
                 .await
                 .map_err(|_| LOST)?;
         }
-        self.command(statement(number)).await
+        self.command(statement(number))
+            .await
+            .map_err(|failure| failure.code)
     }
 }
 

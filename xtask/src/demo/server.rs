@@ -2,7 +2,6 @@
 //!
 //! Uses no configuration of the machine and touches no other server. Runs as the invoking user.
 
-use std::fs;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -13,13 +12,14 @@ use anyhow::{Context as _, Result, bail};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 
+use super::folder::{Folder, tail};
 use crate::process::{find, is_root};
 
 /// Rows of each small table.
 pub(crate) const SMALL_ROWS: u64 = 10_000;
 /// Small tables, `t1` to `t4`.
 pub(crate) const SMALL_TABLES: u64 = 4;
-/// Rows of the big table: an update of all of them takes several seconds.
+/// Rows of the big table: a batch that computes something for each of them takes some ten seconds.
 const BIG_ROWS: u64 = 700_000;
 /// How long a start may take on a slow disk.
 const START: Duration = Duration::from_mins(1);
@@ -28,20 +28,6 @@ const START: Duration = Duration::from_mins(1);
 pub(crate) struct Server {
     child: Child,
     folder: Folder,
-}
-
-/// A temporary folder, removed when dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!(
-                "demo: cannot remove {}: {error}; remove it yourself",
-                self.0.display()
-            );
-        }
-    }
 }
 
 impl Server {
@@ -54,12 +40,9 @@ impl Server {
 
     /// The same without any tables.
     pub(crate) async fn bare() -> Result<Self> {
-        let template = std::env::temp_dir().join("atropos-demo-XXXXXX");
-        let folder = nix::unistd::mkdtemp(&template)
-            .with_context(|| format!("cannot make a folder like {}", template.display()))?;
-        let folder = Folder(folder);
-        install(&folder.0)?;
-        let child = spawn(&folder.0)?;
+        let folder = Folder::new()?;
+        install(folder.path())?;
+        let child = spawn(folder.path())?;
         let mut server = Self { child, folder };
         server.wait().await?;
         Ok(server)
@@ -72,7 +55,7 @@ impl Server {
 
     /// Its socket.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.0.join("sock")
+        self.folder.join("sock")
     }
 
     /// How to connect as that user.
@@ -96,7 +79,7 @@ impl Server {
             if let Some(status) = self.child.try_wait()? {
                 bail!(
                     "mariadbd ended while starting: {status}; its log ends with:\n{}",
-                    self.log_tail()
+                    self.folder.tail("log")
                 );
             }
             match Conn::new(self.options("root")).await {
@@ -107,16 +90,12 @@ impl Server {
                 Err(error) if Instant::now() > deadline => {
                     bail!(
                         "mariadbd does not answer after {START:?}: {error}; its log ends with:\n{}",
-                        self.log_tail()
+                        self.folder.tail("log")
                     );
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
-    }
-
-    fn log_tail(&self) -> String {
-        tail(&fs::read_to_string(self.folder.0.join("log")).unwrap_or_default())
     }
 
     async fn fill(&self) -> Result<()> {
@@ -225,9 +204,4 @@ fn spawn(folder: &Path) -> Result<Child> {
         command.arg("--user=root");
     }
     command.spawn().context("cannot start mariadbd")
-}
-
-fn tail(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(10)..].join("\n")
 }

@@ -1,10 +1,10 @@
-//! The load's customers at MariaDB.
+//! The load's customers at MariaDB, and whoever is let in to hurt them.
 
 use anyhow::Result;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 
-use super::place::{CLOSED, Customer, LOST, Place};
+use super::place::{CLOSED, Customer, Failure, LOST, Person, Place};
 use super::server::{SMALL_ROWS, SMALL_TABLES, Server};
 
 /// A customer at MariaDB.
@@ -13,8 +13,12 @@ pub(crate) struct Shopper {
     connection: Option<Conn>,
 }
 
+/// A connection that plays a role.
+pub(crate) struct Guest(Conn);
+
 impl Place for Server {
     type Customer = Shopper;
+    type Person = Guest;
 
     fn pid(&self) -> u32 {
         Server::pid(self)
@@ -32,6 +36,10 @@ impl Place for Server {
             options: self.options("shop"),
             connection: Some(self.connect("shop").await?),
         })
+    }
+
+    async fn person(&self, user: &'static str) -> Result<Guest> {
+        self.connect(user).await.map(Guest)
     }
 }
 
@@ -57,6 +65,24 @@ impl Customer for Shopper {
     }
 }
 
+impl Person for Guest {
+    fn id(&self) -> u64 {
+        u64::from(self.0.id())
+    }
+
+    async fn say(&mut self, statement: &str) -> Result<(), Failure> {
+        let done = self.0.query_drop(statement).await;
+        done.map_err(|error| Failure {
+            code: code(&error),
+            why: error.to_string(),
+        })
+    }
+
+    async fn leave(self) {
+        let _ = self.0.disconnect().await;
+    }
+}
+
 /// The statement of the request with that number.
 fn statement(number: u64) -> String {
     let table = number / 2 % SMALL_TABLES + 1;
@@ -70,7 +96,7 @@ fn statement(number: u64) -> String {
 }
 
 /// The error number that a client would report.
-pub(crate) fn code(error: &mysql_async::Error) -> u16 {
+fn code(error: &mysql_async::Error) -> u16 {
     match error {
         mysql_async::Error::Server(error) => error.code,
         _ => LOST,

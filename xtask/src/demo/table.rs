@@ -1,7 +1,7 @@
 //! The result for people: one line a second while it goes on, and one table at the end.
 
 use super::clock::SECOND;
-use super::json::{Case, Phase, Report, percentile};
+use super::json::{Phase, Played, Report, percentile};
 use super::load::Sample;
 
 /// One second of the victims' life, as a line.
@@ -49,8 +49,8 @@ pub(crate) fn table(report: &Report) -> String {
 }
 
 /// All runs of one case.
-fn summary(runs: &[Case]) -> String {
-    let right = |run: &&Case| run.target_chosen.as_deref() == Some(run.target_expected);
+fn summary(runs: &[Played]) -> String {
+    let right = |run: &&Played| run.target_chosen.as_deref() == Some(run.target_expected);
     let mut text = format!(
         "case {} over {} runs: median (least to most)\n",
         runs[0].id,
@@ -87,7 +87,7 @@ fn summary(runs: &[Case]) -> String {
 }
 
 /// The times of a case, as they are told.
-fn times(case: &Case) -> [(&'static str, Option<f64>); 6] {
+fn times(case: &Played) -> [(&'static str, Option<f64>); 6] {
     [
         (
             "from the block to the decision",
@@ -110,7 +110,7 @@ fn times(case: &Case) -> [(&'static str, Option<f64>); 6] {
     ]
 }
 
-fn case(case: &Case) -> String {
+fn case(case: &Played) -> String {
     let mut text = format!("case {}\n", case.id);
     text += "             seconds   offered  completed    per s     p50 ms     p99 ms   errors\n";
     for (name, phase) in [

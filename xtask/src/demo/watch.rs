@@ -31,6 +31,9 @@ enum Line {
         effect: Effect,
     },
     OrderSent(OrderSent),
+    Lost {
+        count: u64,
+    },
     #[serde(other)]
     Other,
 }
@@ -103,6 +106,8 @@ pub(crate) struct Seen {
     pub(crate) commands: Vec<OrderSent>,
     /// How often it began to watch closely.
     pub(crate) suspicions: usize,
+    /// Events that it missed.
+    pub(crate) lost: u64,
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
@@ -267,6 +272,10 @@ impl Ear {
                 );
                 lock(&self.seen).commands.push(sent);
             }
+            Ok(Line::Lost { count }) => {
+                self.story.tell(format!("atropos: {count} events lost"));
+                lock(&self.seen).lost += count;
+            }
             Ok(Line::Other) => {}
             Err(_) => self.story.tell(format!("atropos: {line}")),
         }
@@ -334,9 +343,11 @@ mod tests {
             r#"{"event":"effect","at_ns":3,"effect":{"decision":{"decision":1,"at_ns":3,"breach_ns":2,"orders":[{"order":4,"task":{"id":9}}],"summary":"s"}}}"#,
             r#"{"event":"order_sent","at_ns":5,"order":4,"command":"KILL","sent_at_ns":5,"answered_at_ns":6,"result":"accepted"}"#,
             r#"{"event":"effect","at_ns":8,"effect":{"outcome":{"order":4,"at_ns":8,"id":9,"result":"released","summary":"s"}}}"#,
+            r#"{"event":"lost","at_ns":9,"count":3}"#,
             r#"{"event":"stopped"}"#,
         ]);
         assert!(attached);
+        assert_eq!(seen.lost, 3);
         assert_eq!(seen.decisions.len(), 1);
         assert_eq!(seen.decisions[0].orders[0].task.id, 9);
         assert_eq!(

@@ -27,6 +27,7 @@ impl Report {
             probes.set_costs(costs);
         }
         probes.set_level(Level::Suspect, clock::monotonic_ns())?;
+        probes.wait()?;
         let until_ns = clock::monotonic_ns() + u64::try_from(time.as_nanos())?;
         let mut lost_count = 0;
         while clock::monotonic_ns() < until_ns {

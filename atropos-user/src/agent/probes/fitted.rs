@@ -78,11 +78,28 @@ impl Fitted {
         let State::Coming(receive) = &self.state else {
             return Ok(None);
         };
-        match receive.try_recv() {
-            Ok(Ok(on)) => self.state = State::On(on),
-            Err(TryRecvError::Empty) => {}
+        let come = match receive.try_recv() {
+            Err(TryRecvError::Empty) => return Ok(None),
+            Ok(come) => come.ok(),
+            Err(TryRecvError::Disconnected) => None,
+        };
+        self.take(come, kernel)
+    }
+
+    /// The same, and waits for it.
+    pub(super) fn wait(&mut self, kernel: &mut Kernel) -> Result<Option<u64>> {
+        let State::Coming(receive) = &self.state else {
+            return Ok(None);
+        };
+        let come = receive.recv().ok().and_then(Result::ok);
+        self.take(come, kernel)
+    }
+
+    fn take(&mut self, come: Option<On>, kernel: &mut Kernel) -> Result<Option<u64>> {
+        match come {
+            Some(on) => self.state = State::On(on),
             // Site by site the kernel tells which one it refuses.
-            Ok(Err(_)) | Err(TryRecvError::Disconnected) => self.attach(kernel)?,
+            None => self.attach(kernel)?,
         }
         Ok(self.since_ns())
     }

@@ -8,6 +8,7 @@ mod cpu;
 mod fitted;
 mod plan;
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use anyhow::{Result, bail};
@@ -22,10 +23,12 @@ use super::resolve::Resolved;
 use crate::engine::input::Blind;
 use crate::engine::record::Level;
 use crate::governor::{Change, Costs, Governor, Reading, Standing};
-use crate::kernel::{Counters, Decoded, Kernel, Latencies, Ring, calibrate, give_back_heap};
+use crate::kernel::{
+    Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, calibrate, give_back_heap,
+};
 use cpu::CpuMeter;
 use fitted::Fitted;
-use plan::{Planned, plan};
+use plan::{Planned, cookie, plan};
 
 /// Passings by site since the start.
 type Hits = [u64; MAX_SITES as usize];
@@ -172,6 +175,44 @@ impl Probes {
         self.fit(now_ns)
     }
 
+    /// The desk where orders are put down for threads to find; nothing if the preset names no place that this process has.
+    /// There is one.
+    ///
+    /// # Errors
+    /// When the kernel refuses the program, or there are more sites than the kernel half has room for.
+    pub fn desk(&mut self, resolved: &Resolved) -> Result<Option<Orders>> {
+        let taken: usize = self.units.iter().map(|unit| unit.planned.sites.len()).sum();
+        let places = resolved.order_places.iter().flatten();
+        let mut sites = Vec::new();
+        for (place, site) in places.flat_map(|place| place.sites.iter().map(move |s| (place, s))) {
+            let cookie = cookie(taken + sites.len(), &place.symbol)?;
+            self.kernel.say(cookie, &site.spec)?;
+            sites.push(OrderSite {
+                cookie,
+                file: place.file.clone(),
+                offset: site.site.file_offset,
+                semaphore_offset: site.semaphore_offset,
+            });
+        }
+        if sites.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.kernel.orders()?.at(sites)))
+    }
+
+    /// Waits until everything is attached that is on its way.
+    ///
+    /// # Errors
+    /// When the kernel refuses a probe.
+    pub fn wait(&mut self) -> Result<()> {
+        for (index, unit) in self.units.iter_mut().enumerate() {
+            if let Some(since_ns) = unit.wait(&mut self.kernel)? {
+                self.governor.attached(index, since_ns);
+            }
+        }
+        Ok(())
+    }
+
     /// Takes what has come in, and starts or ends a sample when it is time.
     ///
     /// # Errors
@@ -180,16 +221,16 @@ impl Probes {
         self.settle()?;
         let mut harvest = Harvest::default();
         self.ring.drain(|decoded| harvest.events.push(decoded));
-        for exit in harvest
+        let exits = harvest
             .events
             .iter()
-            .filter(|decoded| decoded.op == Op::Exit)
-        {
-            self.kernel
-                .close_exited(exit.record.pid, Some(exit.record.tid));
-            if self.forks && exit.record.pid == exit.record.tid {
-                self.kernel.forget(exit.record.pid);
-            }
+            .filter(|decoded| decoded.op == Op::Exit);
+        let gone: BTreeSet<(u32, u32)> = exits
+            .map(|decoded| (decoded.record.pid, decoded.record.tid))
+            .collect();
+        self.kernel.close_exited(&gone);
+        for (pid, _) in gone.iter().filter(|(pid, tid)| self.forks && pid == tid) {
+            self.kernel.forget(*pid);
         }
         for decoded in &harvest.events {
             let unreadable = self.unreadable.get_mut(usize::from(decoded.record.site));

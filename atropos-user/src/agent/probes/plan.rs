@@ -73,7 +73,7 @@ enum Bond {
 /// preset counts on it.
 pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
     let mut units: Vec<(Bond, PlannedUnit)> = Vec::new();
-    let mut cookie = 0_u16;
+    let mut taken = 0;
     for resolved_probe in &resolved.probes {
         let probe = &resolved.preset.probes[resolved_probe.probe];
         let name = &probe.name.value;
@@ -100,22 +100,29 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
             &mut units.last_mut().context("a unit was just added")?.1
         };
         for site in &place.sites {
-            cookie += 1;
-            if u32::from(cookie) >= MAX_SITES {
-                return Err(anyhow!(
-                    "cannot attach probe `{name}`: the preset has more sites than the {MAX_SITES} of the kernel half"
-                ));
-            }
             planned.sites.push(Planned {
                 name: name.clone(),
-                cookie,
+                cookie: cookie(taken, name)?,
                 file: place.file.clone(),
                 site: site.clone(),
                 work: work(probe.op),
             });
+            taken += 1;
         }
     }
     Ok(units.into_iter().map(|(_, planned)| planned).collect())
+}
+
+/// Cookie of the site with this index.
+pub(super) fn cookie(index: usize, name: &str) -> Result<u16> {
+    u16::try_from(index + 1)
+        .ok()
+        .filter(|cookie| u32::from(*cookie) < MAX_SITES)
+        .with_context(|| {
+            format!(
+                "cannot attach probe `{name}`: the preset has more sites than the {MAX_SITES} of the kernel half"
+            )
+        })
 }
 
 fn bond(probe: &Probe, index: usize) -> Bond {

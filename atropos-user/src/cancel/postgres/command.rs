@@ -25,7 +25,10 @@ impl PgCommand {
     /// As a person would type it.
     pub fn text(self, task: &Task) -> String {
         if task.id == 0 {
-            return "ROLLBACK PREPARED '...' (see pg_prepared_xacts)".to_owned();
+            return format!(
+                "ROLLBACK PREPARED '...' (SELECT gid FROM pg_prepared_xacts WHERE transaction = '{}')",
+                task.request
+            );
         }
         format!("SELECT {}({})", self.function(), task.id)
     }

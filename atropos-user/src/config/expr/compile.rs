@@ -59,20 +59,34 @@ pub(super) fn base_of(name: &str) -> Option<u8> {
 impl Bound {
     /// The steps for the kernel half, or the reason why there are none.
     pub fn compile(&self) -> Result<ArgSpec, String> {
-        self.compile_from(None)
+        self.compile_from(None, None)
     }
 
     /// The same at a USDT site with these operands; the expression was bound with [`USDT_VARIABLES`].
     pub fn compile_at(&self, operands: &[Result<Start, String>]) -> Result<ArgSpec, String> {
-        self.compile_from(Some(operands))
+        self.compile_from(None, Some(operands))
     }
 
-    fn compile_from(&self, operands: Option<&[Result<Start, String>]>) -> Result<ArgSpec, String> {
+    /// The same at a site of this address, where symbols of its file can be told by their distance to it.
+    pub fn compile_near(
+        &self,
+        site_address: u64,
+        operands: Option<&[Result<Start, String>]>,
+    ) -> Result<ArgSpec, String> {
+        self.compile_from(Some(site_address), operands)
+    }
+
+    fn compile_from(
+        &self,
+        site_address: Option<u64>,
+        operands: Option<&[Result<Start, String>]>,
+    ) -> Result<ArgSpec, String> {
         let mut chain = Chain {
             base: 0,
             pending: 0,
             loads: Vec::new(),
             part: None,
+            site_address,
             operands,
         };
         chain.follow(&self.root)?;
@@ -89,6 +103,8 @@ struct Chain<'a> {
     loads: Vec<(i64, u8)>,
     /// Only so much of the value counts: it is the part of a register.
     part: Option<u8>,
+    /// Where the site lies.
+    site_address: Option<u64>,
     /// What the arguments stand for at a USDT site.
     operands: Option<&'a [Result<Start, String>]>,
 }
@@ -99,6 +115,13 @@ impl Chain<'_> {
         match part {
             Part::Constant(value) => {
                 self.pending = value.cast_signed();
+                // What is too far from 0 for a displacement may be near enough to the site.
+                if let Some(site_address) = self.site_address
+                    && i32::try_from(self.pending).is_err()
+                {
+                    self.base = Base::Site as u8;
+                    self.pending = value.wrapping_sub(site_address).cast_signed();
+                }
                 Ok(())
             }
             Part::Variable { slot, .. }
@@ -209,7 +232,7 @@ impl Chain<'_> {
         }
         for (index, (add, size)) in steps.iter().enumerate() {
             spec.add[index] = i32::try_from(*add).map_err(|_| {
-                format!("{add:#x} does not fit the 32 bits of a probe's displacement (addresses of symbols never do)")
+                format!("{add:#x} does not fit the 32 bits of a probe's displacement (a symbol's address only as the distance to a site in the same file)")
             })?;
             spec.steps += 1;
             let Some(size) = *size else { continue };

@@ -4,6 +4,7 @@
 //! go wrong is the process: a symbol that it does not export, a layout that is not its own. Values that depend on it keep
 //! their place, so that such an error can point at the line.
 
+mod sessions;
 mod walk;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::engine::record::Level;
 use crate::engine::settings::{Class, Kind};
 use crate::governor::Budget;
 
+pub use sessions::{Note, SessionClock, Sessions, Step};
 pub use walk::{Conflict, Label, List, Walk};
 
 /// An expression and where it was written.
@@ -94,78 +96,6 @@ pub enum LayoutValue {
         /// Bytes behind it.
         add: i64,
     },
-}
-
-/// How to list every session. Expressions know the session as [`Sessions::name`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sessions {
-    /// Variable that stands for a session's key.
-    pub name: String,
-    /// First session (no variables).
-    pub first: Formula,
-    /// The session after this one.
-    pub next: Formula,
-    /// What stands in the place of a session at the end of the list (no variables).
-    pub end: Formula,
-    /// Longest list that is believed.
-    pub limit: u32,
-    /// Whether an entry is a session at all (no lets); all are without it.
-    pub present: Option<Formula>,
-    /// Variables worked out in turn, each from those before it.
-    pub lets: Vec<(String, Formula)>,
-    /// What `started_us` and `ended_us` count from.
-    pub clock: SessionClock,
-    /// Probes name a session by its number, not by its key.
-    pub probes_tell_id: bool,
-    /// Each must be true of every session, or the layout is wrong.
-    pub checks: Vec<Formula>,
-    /// Number by which people and the cancel command know the session.
-    pub id: Formula,
-    /// Thread of the operating system.
-    pub thread: Option<Formula>,
-    /// Number of the current request.
-    pub request: Option<Formula>,
-    /// Whether it runs a request.
-    pub busy: Formula,
-    /// Whether a transaction is open.
-    pub in_transaction: Option<Formula>,
-    /// Whether it holds locks that a person asked for by name.
-    pub explicit_locks: Option<Formula>,
-    /// Start of the current or last request, microseconds of [`Self::clock`].
-    pub started_us: Option<Formula>,
-    /// End of the last request, microseconds of [`Self::clock`].
-    pub ended_us: Option<Formula>,
-    /// The start again, in seconds since 1970, to check the layout with.
-    pub started_epoch_s: Option<Formula>,
-    /// Not 0 once it has been asked to stop.
-    pub killed: Option<Formula>,
-    /// Work done so far, in any unit.
-    pub progress: Option<Formula>,
-    /// The statement.
-    pub text: Option<TextAt>,
-    /// Who it belongs to.
-    pub principal: Option<TextAt>,
-}
-
-impl Sessions {
-    /// Variables of a session's expressions, by slot: the session, then the lets.
-    pub fn scope(&self) -> Vec<&str> {
-        std::iter::once(self.name.as_str())
-            .chain(self.lets.iter().map(|(name, _)| name.as_str()))
-            .collect()
-    }
-}
-
-/// What a session's times count from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SessionClock {
-    /// `CLOCK_MONOTONIC`.
-    #[default]
-    Monotonic,
-    /// The wall clock, since 1970.
-    Since1970,
-    /// The wall clock, since 2000.
-    Since2000,
 }
 
 /// A text in the target's memory.
@@ -299,8 +229,21 @@ pub struct TaskClass {
 pub struct Cancel {
     /// Through what.
     pub initiator: Initiator,
+    /// Where a session's own thread finds an order.
+    pub exact: Option<Exact>,
     /// Ways, gentlest first. Never empty.
     pub rungs: Vec<Rung>,
+}
+
+/// Where a session's own thread finds an order, before the rung's command is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exact {
+    /// Places, each with one alternative; its value is the request that the thread is at. Never empty.
+    pub places: Vec<Probe>,
+    /// How long an order waits to be found.
+    pub within: Duration,
+    /// A signal that does nothing to a process but wake it.
+    pub nudge: Option<nix::sys::signal::Signal>,
 }
 
 /// Through what tasks are ended.
@@ -323,6 +266,8 @@ pub struct Rung {
     pub name: Located<String>,
     /// What is done.
     pub command: Command,
+    /// Signal that does the same, for a thread that finds its order by itself.
+    pub exact: Option<nix::sys::signal::Signal>,
     /// Works while the session runs a request.
     pub busy: bool,
     /// Works while the session is idle in a transaction or with explicit locks.

@@ -22,8 +22,8 @@ pub struct Walk {
     pub checks: Vec<Formula>,
     /// The waiting session's key from the address `futex` that its thread blocks on; several may be possible.
     pub futex: Vec<Formula>,
-    /// Who holds the instance.
-    pub granted: List,
+    /// Who holds the instance; without it nobody can tell, and the walk shows waits alone.
+    pub granted: Option<List>,
     /// Who waits for it, first come first.
     pub queued: Option<List>,
     /// Which modes exclude each other; the first whose `when` holds. Empty: all do.

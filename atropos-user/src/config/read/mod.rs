@@ -1,6 +1,7 @@
 //! The tree as typed -> the preset as meant. All mistakes are reported; a part that has one is left out of the result,
 //! which nobody sees then.
 
+mod exact;
 mod layout;
 mod places;
 mod probes;
@@ -96,7 +97,7 @@ pub(super) fn preset(table: &Table, place: &Place, report: &Report) -> Option<Pr
         probes: probes::read(&fields, &context),
         walks: walks::read(&fields, &context),
         classes: tasks::classes(&fields),
-        cancel: tasks::cancel(&fields),
+        cancel: tasks::cancel(&fields, &context.scope),
         budget: budget
             .as_ref()
             .map_or_else(Budget::default, |budget| read_budget(budget)),

@@ -60,6 +60,9 @@ const STAND_IN: Start = Start {
     size: 8,
 };
 
+/// An address as a site has it.
+const SOMEWHERE: u64 = 0x5555_5555_0000;
+
 /// Reads all probes.
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Vec<Probe> {
     let tables = root.tables("probe", &schema::PROBE);
@@ -258,7 +261,7 @@ fn alternative(
 }
 
 /// A condition: one side has variables, the other none.
-fn guard(fields: &Fields<'_>, when: &Formula) -> Option<Guard> {
+pub(super) fn guard(fields: &Fields<'_>, when: &Formula) -> Option<Guard> {
     let wrong = |message: &str| {
         let help = "a probe's condition is `expression == constant` or `expression != constant`";
         fields
@@ -303,17 +306,19 @@ fn stand_ins(expr: &Expr) -> Bindings {
         names.add_layout(&name.text, 8);
     }
     for name in expr.names(NameKind::Symbol) {
-        names.add_symbol(&name.text, 0x5555_5555_4000);
+        names.add_symbol(&name.text, SOMEWHERE + 0x4000);
     }
     names
 }
 
 /// Whether the kernel half can interpret an expression; notes why not.
-fn compiles(fields: &Fields<'_>, formula: &Formula, expr: &Expr) -> bool {
+pub(super) fn compiles(fields: &Fields<'_>, formula: &Formula, expr: &Expr) -> bool {
     let compiled = expr
         .bind(&stand_ins(expr))
         .map_err(|error| error.to_string())
-        .and_then(|bound| bound.compile_at(&[const { Ok(STAND_IN) }; MAX_OPERANDS]));
+        .and_then(|bound| {
+            bound.compile_near(SOMEWHERE, Some(&[const { Ok(STAND_IN) }; MAX_OPERANDS]))
+        });
     if let Err(reason) = &compiled {
         let message = format!("too much for a probe: {reason}");
         fields.report.add(Problem::at(&formula.place, message).help(

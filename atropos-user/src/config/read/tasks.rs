@@ -9,8 +9,9 @@ use super::super::fields::Fields;
 use super::super::preset::{Cancel, Command, Initiator, Rung, TaskClass};
 use super::super::problem::Problem;
 use super::super::schema;
+use super::super::scope::Scope;
 use super::super::source::Located;
-use super::{enabled, unique};
+use super::{enabled, exact, unique};
 use crate::engine::settings::Class;
 
 /// Initiators.
@@ -88,14 +89,21 @@ fn class(fields: &Fields<'_>, name: Option<Located<String>>) -> Option<TaskClass
 }
 
 /// Reads `[cancel]`.
-pub(super) fn cancel(root: &Fields<'_>) -> Option<Cancel> {
+pub(super) fn cancel(root: &Fields<'_>, scope: &Scope<'_>) -> Option<Cancel> {
     let fields = root.table("cancel", &schema::CANCEL)?;
+    let exact = fields
+        .table("exact", &schema::EXACT)
+        .and_then(|fields| exact::read(&fields, scope));
     let initiator = fields.choice("initiator", "initiator", &INITIATORS);
     let tables = fields.tables("rung", &schema::RUNG);
     let names: Vec<_> = tables.iter().map(|rung| rung.text("name")).collect();
     unique(names.iter().flatten(), "rung", root.report);
     let read = |(rung, name): (&Fields<'_>, Option<Located<String>>)| {
         let read = read_rung(rung, name, initiator);
+        if rung.entry("exact").is_some() && fields.entry("exact").is_none() {
+            let help = "add `[cancel.exact]`, which says where a thread finds an order";
+            rung.wrong("exact", "nothing says how", help);
+        }
         if enabled(rung) { read } else { None }
     };
     let rungs: Vec<_> = tables.iter().zip(names).filter_map(read).collect();
@@ -116,6 +124,7 @@ pub(super) fn cancel(root: &Fields<'_>) -> Option<Cancel> {
     }
     Some(Cancel {
         initiator: initiator?,
+        exact,
         rungs,
     })
 }
@@ -136,9 +145,14 @@ fn read_rung(
     }
     let deadline = fields.duration_ns("deadline").map(Duration::from_nanos);
     let command = initiator.and_then(|initiator| command(fields, initiator));
+    let exact = match fields.entry("exact") {
+        None => None,
+        Some(_) => Some(fields.choice("exact", "signal", &signals())?),
+    };
     Some(Rung {
         name: name?,
         command: command?,
+        exact,
         busy: states.contains(&true),
         idle: states.contains(&false),
         deadline: deadline?,
@@ -198,13 +212,17 @@ fn choose_command(fields: &Fields<'_>, names: &[&str], commands: &[Command]) -> 
     fields.choice("command", "command", &choices).cloned()
 }
 
-/// A signal.
-fn signal(fields: &Fields<'_>) -> Option<Command> {
-    let choices: Vec<_> = SIGNALS
+/// Signals that can end work, by name.
+fn signals() -> Vec<(&'static str, Signal)> {
+    SIGNALS
         .iter()
         .filter_map(|name| Some((*name, Signal::from_str(name).ok()?)))
-        .collect();
-    let signal = fields.choice("command", "signal", &choices);
+        .collect()
+}
+
+/// A signal.
+fn signal(fields: &Fields<'_>) -> Option<Command> {
+    let signal = fields.choice("command", "signal", &signals());
     let receivers = [("process", false), ("thread", true)];
     let to_thread = fields
         .entry("to")

@@ -55,6 +55,7 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
         .filter_map(|conflict| read_conflict(conflict, &scope))
         .collect();
     modes_are_known(fields, mode.as_ref(), granted.as_ref(), queued.as_ref());
+    holders_are_known(fields);
     let label = fields
         .table("label", &schema::LABEL)
         .and_then(|label| read_label(&label, &scope));
@@ -67,7 +68,10 @@ fn walk(fields: &Fields<'_>, context: &Context<'_>) -> Option<Walk> {
         mode,
         checks,
         futex,
-        granted: granted?,
+        granted: match fields.entry("granted") {
+            Some(_) => Some(granted?),
+            None => None,
+        },
         queued,
         conflicts,
         label,
@@ -150,6 +154,22 @@ fn modes_are_known(
             format!("conflicts compare modes, and {whose} has no `mode`"),
             "add `mode = ...` there",
         );
+    }
+}
+
+/// A queue and conflicts say who of several is in the way, which means nothing where nobody is known to hold anything.
+fn holders_are_known(fields: &Fields<'_>) {
+    if fields.entry("granted").is_some() {
+        return;
+    }
+    for key in ["queued", "conflict"] {
+        if fields.entry(key).is_some() {
+            fields.wrong(
+                key,
+                format!("`{key}` in a walk without `granted`"),
+                "a walk without `granted` shows who waits, and never who is in the way",
+            );
+        }
     }
 }
 

@@ -1,19 +1,18 @@
-//! Attaching a USDT site, with its semaphore raised by the kernel.
+//! Attaching a site by hand, where aya has no way to say it: with a semaphore raised by the kernel, or by a program of which
+//! we have the descriptor alone.
 //!
-//! Aya has no way to name a semaphore (`ref_ctr_offset`), so the perf event and the link to it are made here. The kernel
-//! counts the semaphore up in every process that maps the file, also in those that map it later, and down again when the
-//! event goes: by our drop, or with our descriptors however we die.
+//! The kernel counts a semaphore (`ref_ctr_offset`) up in every process that maps the file, also in those that map it later,
+//! and down again when the event goes: by our drop, or with our descriptors however we die.
 
 use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use aya::programs::UProbe;
 use aya_obj::generated::{
     PERF_FLAG_FD_CLOEXEC, bpf_attach_type, bpf_attr, bpf_cmd, perf_event_attr,
 };
@@ -26,43 +25,51 @@ const EVENT_TYPE: &str = "/sys/bus/event_source/devices/uprobe/type";
 /// folder as "config:32-63" since Linux 4.20.)
 const SEMAPHORE_SHIFT: u32 = 32;
 
+/// What to attach.
+pub(super) struct Spot<'a> {
+    /// Number that the program is told.
+    pub(super) cookie: u16,
+    /// File, as a path for us.
+    pub(super) file: &'a Path,
+    /// Offset in the file.
+    pub(super) offset: u64,
+    /// Offset of the semaphore in the file.
+    pub(super) semaphore_offset: Option<u64>,
+    /// The one process that counts; without it every process that maps the file.
+    pub(super) pid: Option<u32>,
+}
+
 /// An attached site. The link goes before the event.
-pub(super) struct UsdtLink {
+pub(super) struct EventLink {
     _link: OwnedFd,
     _event: OwnedFd,
 }
 
-/// Attaches the program to a file offset under the site's cookie, for every process that maps the file, and raises the
-/// semaphore at another offset of the file.
-pub(super) fn attach(
-    program: &UProbe,
-    cookie: u16,
-    file: &Path,
-    offset: u64,
-    semaphore_offset: u64,
-) -> Result<UsdtLink> {
+/// Attaches a program.
+pub(super) fn attach(program: BorrowedFd<'_>, spot: &Spot<'_>) -> Result<EventLink> {
     let what = || {
+        let semaphore = spot
+            .semaphore_offset
+            .map(|offset| format!(" with its semaphore at {offset:#x}"))
+            .unwrap_or_default();
         format!(
-            "cannot attach site {cookie} at offset {offset:#x} of {} with its semaphore at {semaphore_offset:#x}",
-            file.display()
+            "cannot attach site {} at offset {:#x} of {}{semaphore}",
+            spot.cookie,
+            spot.offset,
+            spot.file.display()
         )
     };
-    let program = program.fd().context("program site is not loaded")?;
-    let event = open_event(file, offset, semaphore_offset).with_context(what)?;
-    let link = create_link(
-        program.as_fd().as_raw_fd(),
-        event.as_raw_fd(),
-        u64::from(cookie),
-    )
-    .with_context(what)?;
-    Ok(UsdtLink {
+    let event = open_event(spot).with_context(what)?;
+    let link = create_link(program.as_raw_fd(), event.as_raw_fd(), spot.cookie.into())
+        .with_context(what)?;
+    Ok(EventLink {
         _link: link,
         _event: event,
     })
 }
 
-/// A perf event that fires whenever any process passes the offset.
-fn open_event(file: &Path, offset: u64, semaphore_offset: u64) -> Result<OwnedFd> {
+/// A perf event that fires whenever a process that counts passes the offset.
+fn open_event(spot: &Spot<'_>) -> Result<OwnedFd> {
     let kind = fs::read_to_string(EVENT_TYPE).with_context(|| {
         format!("cannot read {EVENT_TYPE}; the kernel must have CONFIG_UPROBE_EVENTS, and sysfs be mounted")
     })?;
@@ -70,27 +77,34 @@ fn open_event(file: &Path, offset: u64, semaphore_offset: u64) -> Result<OwnedFd
         .trim()
         .parse()
         .with_context(|| format!("{EVENT_TYPE} has no number"))?;
+    let semaphore_offset = spot.semaphore_offset.unwrap_or(0);
     ensure!(
         semaphore_offset < 1 << 32,
         "the kernel takes semaphores in the first 4 GiB of a file only"
     );
-    let path = CString::new(file.as_os_str().as_bytes()).context("the path has a zero byte")?;
+    let path =
+        CString::new(spot.file.as_os_str().as_bytes()).context("the path has a zero byte")?;
     // SAFETY: the type is plain numbers, of which all zeros is a value.
     let mut attr: perf_event_attr = unsafe { mem::zeroed() };
     attr.type_ = kind;
     attr.size = u32::try_from(size_of::<perf_event_attr>()).context("perf_event_attr grew")?;
     attr.config = semaphore_offset << SEMAPHORE_SHIFT;
     attr.__bindgen_anon_3.config1 = path.as_ptr() as u64;
-    attr.__bindgen_anon_4.config2 = offset;
-    let (every_process, cpu, group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, 0, -1);
+    attr.__bindgen_anon_4.config2 = spot.offset;
+    // Every process as seen by one CPU, or one process on every CPU: the breakpoint itself knows no CPU.
+    let (pid, cpu): (libc::pid_t, libc::c_int) = match spot.pid {
+        None => (-1, 0),
+        Some(pid) => (pid.try_into().context("no process has that number")?, -1),
+    };
+    let no_group: libc::c_int = -1;
     // SAFETY: `attr` and `path` outlive the call, and `attr.size` is the size of `attr`.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             &raw const attr,
-            every_process,
+            pid,
             cpu,
-            group,
+            no_group,
             libc::c_ulong::from(PERF_FLAG_FD_CLOEXEC),
         )
     };

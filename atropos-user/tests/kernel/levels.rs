@@ -1,0 +1,98 @@
+//! The probe sets of the two levels, through a config.
+
+use atropos::agent::clock::monotonic_ns;
+use atropos::agent::probes::Probes;
+use atropos::agent::resolve::Resolved;
+use atropos::config;
+use atropos::engine::record::Level;
+use atropos::target::Process;
+
+use super::fixture::Fixture;
+
+const OPS: &str = r#"
+schema = 1
+name = "ops"
+
+[match]
+programs = ["ops"]
+symbols = ["op_wait"]
+
+[[resource]]
+name = "lock"
+kind = "LOCK"
+
+[[probe]]
+name = "wait"
+level = "calm"
+op = "wait_begin"
+resource = "lock"
+session = "arg0"
+instance = "arg1"
+at = [{ symbol = "op_wait" }]
+
+[[probe]]
+name = "sampled"
+level = "suspect"
+op = "request_begin"
+session = "arg0"
+at = [{ symbol = "op_begin" }]
+sample = { every = "1h", for = "30m" }
+
+[[probe]]
+name = "not_sampled"
+level = "suspect"
+op = "acquire"
+resource = "lock"
+session = "arg0"
+instance = "arg1"
+value = "arg2"
+at = [{ symbol = "op_acquire" }]
+"#;
+
+/// Passes each site once.
+fn pass(target: &mut Fixture) {
+    for line in ["wait 1 2", "begin 1", "acquire 1 2 3"] {
+        target.tell(line);
+    }
+}
+
+/// Hits since the start: wait, sampled, not sampled.
+fn hits(probes: &Probes) -> Vec<u64> {
+    let hits = probes.hits().unwrap();
+    hits.into_iter().map(|(_, count)| count).collect()
+}
+
+#[test]
+fn suspicion_during_a_sample_brings_the_probes_that_are_not_sampled_and_ends_with_calm() {
+    let mut target = Fixture::start();
+    let preset = config::parse("ops.toml", OPS).unwrap_or_else(|problems| panic!("{problems}"));
+    let resolved = Resolved::new(Process::open(target.pid()).unwrap(), preset)
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    let mut probes =
+        Probes::attach(&resolved, monotonic_ns()).unwrap_or_else(|error| panic!("{error:#}"));
+    pass(&mut target);
+    assert_eq!(hits(&probes), [1, 0, 0], "calm");
+    // The first harvest begins a sample.
+    probes.harvest(monotonic_ns()).unwrap();
+    probes.wait().unwrap();
+    pass(&mut target);
+    assert_eq!(hits(&probes), [2, 1, 0], "a sample in calm");
+    probes.set_level(Level::Suspect, monotonic_ns()).unwrap();
+    probes.wait().unwrap();
+    pass(&mut target);
+    assert_eq!(hits(&probes), [3, 2, 1], "suspect");
+    // Said again, it changes nothing: no probe is there twice.
+    probes.set_level(Level::Suspect, monotonic_ns()).unwrap();
+    probes.wait().unwrap();
+    pass(&mut target);
+    assert_eq!(hits(&probes), [4, 3, 2], "suspect, said again");
+    let harvest = probes.harvest(monotonic_ns()).unwrap();
+    assert!(harvest.covered_ns > 0);
+    probes.set_level(Level::Calm, monotonic_ns()).unwrap();
+    super::common::wait_for("the fuller set to go", || {
+        let before = hits(&probes);
+        pass(&mut target);
+        let after = hits(&probes);
+        (after[1..] == before[1..] && after[0] == before[0] + 1).then_some(())
+    });
+}

@@ -1,0 +1,130 @@
+//! The same probes under bpftrace, for comparison: at each hit a timestamp is kept for the thread, as the least that a program
+//! that measures must do.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::usage::find_below;
+use crate::process::as_root;
+
+/// How long it may take to attach.
+const ATTACH: Duration = Duration::from_mins(1);
+/// How long it may take to stop.
+const STOP: Duration = Duration::from_secs(20);
+/// What it prints when everything is attached.
+const READY: &str = "attached";
+
+/// A running bpftrace.
+pub(super) struct Bpftrace(Child);
+
+/// The program for the places of the report of `atropos check`; `None` if it has none.
+pub(super) fn script(report: &Value) -> Option<String> {
+    let mut text = format!("BEGIN {{ printf(\"{READY}\\n\"); }}\n");
+    let mut probes = 0;
+    for probe in report["probes"].as_array()? {
+        let place = &probe["place"]["Ok"];
+        let (Some(file), Some(symbol)) = (place["file"].as_str(), place["symbol"].as_str()) else {
+            continue;
+        };
+        // A USDT probe has several sites and no symbol of its own.
+        if place["site_count"] != 1 || symbol.contains(':') {
+            continue;
+        }
+        probes += 1;
+        let _ = writeln!(
+            text,
+            "uprobe:{file}:{symbol} {{ @at{probes}[tid] = nsecs; }}"
+        );
+    }
+    // What was kept is not to be printed at the end.
+    text += "END {";
+    for probe in 1..=probes {
+        let _ = write!(text, " clear(@at{probe});");
+    }
+    text += " }\n";
+    (probes > 0).then_some(text)
+}
+
+impl Bpftrace {
+    /// Starts it with that program, for one process or, where sessions are processes, for all that run the probed files; waits
+    /// until it is attached.
+    pub(super) async fn start(program: &Path, script: &str, only: Option<u32>) -> Result<Self> {
+        let mut command = Command::from(as_root(program)?);
+        command
+            .args(["-B", "line", "-e", script])
+            .args(only.map(|pid| format!("-p{pid}")))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn().context("cannot start bpftrace")?;
+        let output = child.stdout.take().context("bpftrace has no output")?;
+        let mut lines = BufReader::new(output).lines();
+        let ready = async {
+            while let Some(line) = lines.next_line().await? {
+                if line.trim() == READY {
+                    return Ok::<bool, std::io::Error>(true);
+                }
+            }
+            Ok(false)
+        };
+        match timeout(ATTACH, ready).await {
+            Ok(Ok(true)) => Ok(Self(child)),
+            Ok(_) => {
+                let output = child.wait_with_output().await?;
+                let errors = String::from_utf8_lossy(&output.stderr);
+                bail!("bpftrace ended before it was attached: {}", errors.trim())
+            }
+            Err(_) => bail!("bpftrace is not attached after {ATTACH:?}"),
+        }
+    }
+
+    /// The process itself, which may be sudo's child.
+    pub(super) fn pid(&self) -> Result<u32> {
+        let started = self.0.id().context("bpftrace has ended")?;
+        find_below(started, "bpftrace").context("there is no bpftrace")
+    }
+
+    /// Ends it in order: its probes are gone when this returns.
+    pub(super) async fn stop(mut self) -> Result<()> {
+        let pid = Pid::from_raw(self.pid()?.cast_signed());
+        kill(pid, Signal::SIGINT).context("cannot end bpftrace")?;
+        let ended = timeout(STOP, self.0.wait()).await;
+        ended.with_context(|| format!("bpftrace is still there after {STOP:?}"))??;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_probe_with_one_place_gets_a_line() {
+        let report = json!({"probes": [
+            {"name": "a", "place": {"Ok": {"symbol": "f", "file": "/bin/x", "site_count": 1}}},
+            {"name": "b", "place": {"Err": ["no such function"]}},
+            {"name": "c", "place": {"Ok": {"symbol": "p:note", "file": "/bin/x", "site_count": 3}}},
+        ]});
+        let text = script(&report).unwrap();
+        assert_eq!(text.matches("uprobe:").count(), 1, "{text}");
+        assert!(
+            text.contains("uprobe:/bin/x:f { @at1[tid] = nsecs; }"),
+            "{text}"
+        );
+        assert_eq!(script(&json!({"probes": []})), None);
+    }
+}
