@@ -10,7 +10,11 @@ mod agent;
 mod common;
 
 mod classes;
+#[cfg(feature = "ebpf")]
+mod crowd;
 mod inside;
+#[cfg(feature = "ebpf")]
+mod left_alone;
 mod orders;
 mod reads;
 #[cfg(feature = "ebpf")]
