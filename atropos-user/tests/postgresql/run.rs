@@ -60,6 +60,12 @@ async fn a_prepared_transaction_in_the_way_is_told_and_nobody_is_ended() {
         decision["orders"].as_array().is_none_or(Vec::is_empty),
         "{decision:#}"
     );
+    let remarks = agent.wait_for("name", |line| {
+        line["event"] == "remarks" && line["decision"] == decision["decision"]
+    });
+    let said = remarks["said"].to_string();
+    assert!(said.contains("ROLLBACK PREPARED 'left behind'"), "{said}");
+    assert!(said.contains(" is t of database postgres"), "{said}");
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(agent.sent().len(), 0, "nothing is sent");
     server.run(&["rollback prepared 'left behind'"]).await;
