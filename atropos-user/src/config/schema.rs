@@ -284,6 +284,7 @@ pub(crate) const CLASS: Section = Section {
         may("protected", "boolean"),
         may("protected_queued", "boolean"),
         may("undo", "number"),
+        may("yields", "duration"),
         may("enabled", "boolean"),
     ],
 };

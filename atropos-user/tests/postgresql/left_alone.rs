@@ -74,7 +74,7 @@ async fn autovacuum_that_lets_an_alter_table_pass_by_itself() {
         ])
         .await;
     let mut agent = attach(&server, "left_alone_autovacuum_yields");
-    let crowd = Crowd::gather(&server, READ, 8).await;
+    let crowd = Crowd::gather(&server, "select i from dirty limit 1", 8).await;
     hurry_autovacuum(&server).await;
     let (admin, _) = server.connect().await;
     until(
@@ -83,7 +83,11 @@ async fn autovacuum_that_lets_an_alter_table_pass_by_itself() {
     )
     .await;
     crowd.gets_on().await;
+    // For a second everybody waits behind it.
     let (_, alter) = starts(&server, "alter table dirty add column c int").await;
+    agent.wait_for("overload", |line| {
+        line["effect"]["overload"]["state"] == "resource"
+    });
     alter.await.unwrap().unwrap();
     crowd.gets_on().await;
     assert_eq!(crowd.disperse().await, 0);
