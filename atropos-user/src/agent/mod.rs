@@ -17,4 +17,5 @@ pub mod run;
 pub mod statement;
 pub mod tell;
 pub mod watch;
+mod watched;
 pub mod why;

@@ -129,6 +129,9 @@ impl Watch<'_> {
                 biased;
                 () = stop.asked() => return Ok(End::Asked),
                 Some(sent) = self.carrier.answers.recv() => self.answered(&sent).await?,
+                Some((decision, said)) = self.carrier.remarks.recv() => {
+                    self.teller.remarks(decision, &said, clock::monotonic_ns());
+                }
                 _ = tick.tick() => {
                     if end.is_over() {
                         return Ok(End::TargetGone);
@@ -187,6 +190,12 @@ impl Watch<'_> {
                 Effect::Level(level) => self.probes.set_level(*level, clock::monotonic_ns())?,
                 Effect::Cancel(order) => returned = self.send(order).await,
                 Effect::Overload(_) | Effect::Decision(_) | Effect::Outcome(_) => {}
+            }
+        }
+        // Behind the orders, which go first.
+        for effect in &effects {
+            if let Effect::Decision(decision) = effect {
+                self.carrier.ask(decision);
             }
         }
         Ok(returned)

@@ -284,6 +284,7 @@ pub(crate) const CLASS: Section = Section {
         may("protected", "boolean"),
         may("protected_queued", "boolean"),
         may("undo", "number"),
+        may("yields", "duration"),
         may("enabled", "boolean"),
     ],
 };
@@ -338,7 +339,7 @@ pub(crate) const RUNG: Section = Section {
 
 /// All of them.
 #[cfg(test)]
-pub(crate) const ALL: [&Section; 19] = [
+pub(crate) const ALL: [&Section; 21] = [
     &ROOT,
     &MATCH,
     &LAYOUT_ENTRY,

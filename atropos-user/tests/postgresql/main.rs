@@ -10,11 +10,15 @@ mod agent;
 mod common;
 
 mod classes;
+#[cfg(feature = "ebpf")]
+mod crowd;
 mod inside;
 #[cfg(feature = "ebpf")]
 mod exact;
 #[cfg(feature = "ebpf")]
 mod exact_run;
+#[cfg(feature = "ebpf")]
+mod left_alone;
 mod orders;
 mod reads;
 #[cfg(feature = "ebpf")]

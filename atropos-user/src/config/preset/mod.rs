@@ -217,6 +217,8 @@ pub struct TaskClass {
     pub statements: Vec<String>,
     /// User names.
     pub principals: Vec<String>,
+    /// It lets go by itself of what others want once somebody has waited so long, nanoseconds.
+    pub yields_ns: Option<u64>,
 }
 
 /// How tasks are ended.
