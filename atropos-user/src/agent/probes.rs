@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use atropos_common::histogram::BUCKETS;
 use atropos_common::limits::{Loss, MAX_SITES};
 use atropos_common::op::Op;
+use atropos_common::record::{OpenKey, OpenValue};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
 
@@ -18,6 +19,9 @@ use super::resolve::{PlacedSite, Resolved};
 use crate::config::Sample;
 use crate::engine::record::Level;
 use crate::kernel::{Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, SiteLink};
+
+/// How often waits that have ended without a word are looked for.
+const SWEEP_EVERY_NS: u64 = 5_000_000_000;
 
 /// A site that can be attached.
 struct Planned {
@@ -51,6 +55,17 @@ pub struct Harvest {
     pub latency: Vec<(u16, u64)>,
 }
 
+/// What the kernel half keeps at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// Processes in scope.
+    pub processes: Vec<u32>,
+    /// Sessions whose requests it follows.
+    pub sessions: usize,
+    /// Waits and holds that have not ended.
+    pub open: Vec<(OpenKey, OpenValue)>,
+}
+
 /// The attached probes.
 pub struct Probes {
     kernel: Kernel,
@@ -61,6 +76,7 @@ pub struct Probes {
     full: Option<Attached>,
     level: Level,
     next_sample_ns: u64,
+    next_sweep_ns: u64,
     harvested_ns: u64,
     latency_before: Latencies,
     lost_before: u64,
@@ -97,6 +113,7 @@ impl Probes {
             full: None,
             level: Level::Calm,
             next_sample_ns: now_ns,
+            next_sweep_ns: now_ns + SWEEP_EVERY_NS,
             harvested_ns: now_ns,
             latency_before: [0; BUCKETS],
             lost_before: 0,
@@ -204,6 +221,23 @@ impl Probes {
     /// When the map cannot be read.
     pub fn lost(&self) -> Result<[u64; Loss::COUNT]> {
         self.counters.lost()
+    }
+
+    /// Forgets waits that the kernel half has open although they have ended, now and then.
+    pub fn forget_waits(&mut self, now_ns: u64, has_ended: impl Fn(&(OpenKey, OpenValue)) -> bool) {
+        if now_ns >= self.next_sweep_ns {
+            self.next_sweep_ns = now_ns + SWEEP_EVERY_NS;
+            self.kernel.close_waits(has_ended);
+        }
+    }
+
+    /// What the kernel half keeps at this moment.
+    pub fn kept(&self) -> Kept {
+        Kept {
+            processes: self.kernel.watched(),
+            sessions: self.kernel.session_count(),
+            open: self.kernel.open_intervals(),
+        }
     }
 
     fn new_latencies(&mut self) -> Result<Vec<(u16, u64)>> {

@@ -15,6 +15,7 @@ use super::feed::Feed;
 use super::initiator;
 use super::probes::Probes;
 use super::resolve::Resolved;
+use super::silent::ended;
 use super::tell::Teller;
 use crate::cancel::SentOrder;
 use crate::engine::Engine;
@@ -147,6 +148,9 @@ impl Watch<'_> {
         let (inputs, view) = self
             .feed
             .inputs(&harvest, &self.resolved.memory, now_ns, &own);
+        let watcher = self.feed.watcher();
+        let has_ended = |wait: &_| ended(wait, &view.snapshots, |told| watcher.session_told(told));
+        self.probes.forget_waits(now_ns, has_ended);
         for input in &inputs {
             if let Input::Lost(lost) = input {
                 self.teller.lost(lost);

@@ -203,6 +203,14 @@ impl Kernel {
         }
     }
 
+    /// Closes waits of which it turned out that they have ended. One that ends and begins again in between is lost: its end
+    /// then counts as one without a begin.
+    pub fn close_waits(&mut self, has_ended: impl Fn(&(OpenKey, OpenValue)) -> bool) {
+        for wait in self.open_intervals().iter().filter(|wait| has_ended(wait)) {
+            let _ = self.open.remove(&wait.0);
+        }
+    }
+
     /// Waits and holds open at this moment.
     pub fn open_intervals(&self) -> Vec<(OpenKey, OpenValue)> {
         self.open.iter().filter_map(Result::ok).collect()
