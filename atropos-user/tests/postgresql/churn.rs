@@ -134,7 +134,7 @@ async fn sessions_that_come_and_go_are_all_seen_and_leave_nothing_behind() {
     probed.keeps("what lives", |kept| {
         let live: BTreeSet<u32> = children(&server).into_iter().chain([server.pid]).collect();
         let kept_processes: BTreeSet<u32> = kept.processes.iter().copied().collect();
-        kept_processes == live && kept.sessions <= SESSIONS && kept.open.is_empty()
+        kept_processes == live && kept.sessions.len() <= SESSIONS && kept.open.is_empty()
     });
     println!(
         "{came} sessions came and went in {seconds} s, {} requests; agent {bytes} bytes (+{}), {files} files",

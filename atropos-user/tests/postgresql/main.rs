@@ -18,11 +18,11 @@ mod churn;
 mod classes;
 #[cfg(feature = "ebpf")]
 mod errors;
-mod inside;
 #[cfg(feature = "ebpf")]
 mod exact;
 #[cfg(feature = "ebpf")]
 mod exact_run;
+mod inside;
 mod orders;
 #[cfg(feature = "ebpf")]
 mod probed;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use atropos::agent::probes::{Kept, Probes};
+use atropos::agent::kept::Kept;
+use atropos::agent::probes::Probes;
 use atropos::agent::resolve::Resolved;
 use atropos::agent::run::TICK;
 use atropos::agent::silent::ended;
