@@ -3,10 +3,12 @@
 pub mod carrier;
 pub mod check;
 pub mod clock;
+pub mod declared;
 #[cfg(feature = "ebpf")]
 pub mod feed;
 mod forest;
 pub mod initiator;
+pub mod kept;
 mod locate;
 #[cfg(feature = "ebpf")]
 pub mod probes;
@@ -14,8 +16,11 @@ mod register;
 pub mod resolve;
 #[cfg(feature = "ebpf")]
 pub mod run;
+#[cfg(feature = "ebpf")]
+pub mod silent;
 pub mod statement;
 pub mod tell;
+pub mod told;
 pub mod watch;
 mod watched;
 pub mod why;

@@ -11,13 +11,19 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use atropos_common::histogram::BUCKETS;
 use atropos_common::limits::{Loss, MAX_SITES};
 use atropos_common::op::Op;
+use atropos_common::record::{OpenKey, OpenValue, SessionKey};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
 
+use super::kept::Kept;
 use super::resolve::{PlacedSite, Resolved};
 use crate::config::Sample;
-use crate::engine::record::Level;
+use crate::engine::input::Activity;
+use crate::engine::record::{Level, Task};
 use crate::kernel::{Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, SiteLink};
+
+/// How often waits that have ended without a word are looked for.
+const SWEEP_EVERY_NS: u64 = 5_000_000_000;
 
 /// A site that can be attached.
 struct Planned {
@@ -28,6 +34,8 @@ struct Planned {
     sample: Option<Sample>,
     file: PathBuf,
     site: PlacedSite,
+    /// Its passings are counted in the kernel and not sent.
+    counted: bool,
 }
 
 /// Probes that are attached for a while.
@@ -49,6 +57,8 @@ pub struct Harvest {
     pub covered_ns: u64,
     /// Latencies of requests that completed, by bucket.
     pub latency: Vec<(u16, u64)>,
+    /// What the kernel half keeps, of an application that tells by marks.
+    pub kept: Option<Kept>,
 }
 
 /// The attached probes.
@@ -61,10 +71,12 @@ pub struct Probes {
     full: Option<Attached>,
     level: Level,
     next_sample_ns: u64,
+    next_sweep_ns: u64,
     harvested_ns: u64,
     latency_before: Latencies,
     lost_before: u64,
     forks: bool,
+    marks: bool,
 }
 
 impl Probes {
@@ -97,10 +109,12 @@ impl Probes {
             full: None,
             level: Level::Calm,
             next_sample_ns: now_ns,
+            next_sweep_ns: now_ns + SWEEP_EVERY_NS,
             harvested_ns: now_ns,
             latency_before: [0; BUCKETS],
             lost_before: 0,
             forks: resolved.preset.matching.forks,
+            marks: resolved.preset.matching.marks,
         })
     }
 
@@ -177,6 +191,8 @@ impl Probes {
             harvest.latency = self.new_latencies()?;
         }
         self.harvested_ns = now_ns;
+        self.close_ended(&harvest.events);
+        harvest.kept = self.marks.then(|| self.kept());
         self.sample(now_ns)?;
         Ok(harvest)
     }
@@ -204,6 +220,56 @@ impl Probes {
     /// When the map cannot be read.
     pub fn lost(&self) -> Result<[u64; Loss::COUNT]> {
         self.counters.lost()
+    }
+
+    /// A session that said that it is gone has let go of everything.
+    fn close_ended(&mut self, events: &[Decoded]) {
+        let ended: Vec<SessionKey> = events
+            .iter()
+            .filter(|decoded| decoded.op == Op::SessionEnd)
+            .map(|decoded| SessionKey {
+                session: decoded.record.session,
+                pid: decoded.record.pid,
+                reserved: 0,
+            })
+            .collect();
+        if !ended.is_empty() {
+            self.kernel.close_open(|(key, _)| {
+                ended
+                    .iter()
+                    .any(|gone| (gone.session, gone.pid) == (key.session, key.pid))
+            });
+        }
+    }
+
+    /// Whether a session still runs the request, or still runs none, that it had when it was looked at.
+    pub fn is_still(&self, task: &Task, pid: u32) -> bool {
+        let key = SessionKey {
+            session: task.session.0,
+            pid,
+            reserved: 0,
+        };
+        self.kernel.session(&key).is_some_and(|now| {
+            u64::from(now.generation) == task.request
+                && (now.begin_ns != 0) == (task.activity == Activity::Busy)
+        })
+    }
+
+    /// Forgets waits that the kernel half has open although they have ended, now and then.
+    pub fn forget_waits(&mut self, now_ns: u64, has_ended: impl Fn(&(OpenKey, OpenValue)) -> bool) {
+        if now_ns >= self.next_sweep_ns {
+            self.next_sweep_ns = now_ns + SWEEP_EVERY_NS;
+            self.kernel.close_open(has_ended);
+        }
+    }
+
+    /// What the kernel half keeps at this moment.
+    pub fn kept(&self) -> Kept {
+        Kept {
+            processes: self.kernel.watched(),
+            sessions: self.kernel.sessions(),
+            open: self.kernel.open_intervals(),
+        }
     }
 
     fn new_latencies(&mut self) -> Result<Vec<(u16, u64)>> {
@@ -305,6 +371,7 @@ fn plan(resolved: &Resolved) -> Result<Vec<Planned>> {
                 sample: probe.sample,
                 file: place.file.clone(),
                 site: site.clone(),
+                counted: is_counted(probe.op, resolved.preset.matching.marks),
             })),
             Err(tried) if probe.level == Level::Calm => {
                 return Err(anyhow!(
@@ -333,6 +400,16 @@ fn cookie(index: usize, name: &str) -> Result<u16> {
         })
 }
 
+/// Requests are counted in the kernel; everything else is rare and sent, but for the holds that an application tells by marks,
+/// which are read out of the kernel's map.
+fn is_counted(op: Op, marks: bool) -> bool {
+    match op {
+        Op::RequestBegin | Op::RequestEnd => true,
+        Op::Acquire | Op::Release => marks,
+        _ => false,
+    }
+}
+
 fn attach_all<'a>(
     kernel: &mut Kernel,
     planned: impl Iterator<Item = &'a Planned>,
@@ -344,10 +421,8 @@ fn attach_all<'a>(
                 semaphore_offset,
                 spec,
             } = &planned.site;
-            // Requests are counted in the kernel; everything else is rare and sent.
-            let counted = spec.op == Op::RequestBegin as u8 || spec.op == Op::RequestEnd as u8;
             let spec = SiteSpec {
-                flags: if counted { 0 } else { SiteSpec::EMIT },
+                flags: if planned.counted { 0 } else { SiteSpec::EMIT },
                 ..*spec
             };
             let (cookie, file) = (planned.cookie, &planned.file);

@@ -11,11 +11,13 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::carrier::Carrier;
 use super::clock;
-use super::feed::Feed;
+use super::feed::{Eyes, Feed};
 use super::initiator;
 use super::probes::Probes;
 use super::resolve::Resolved;
+use super::silent::ended;
 use super::tell::Teller;
+use super::told::Told;
 use crate::cancel::SentOrder;
 use crate::engine::Engine;
 use crate::engine::input::{Input, OrderReport, OrderResult};
@@ -61,7 +63,7 @@ pub async fn run(
         .map(|formula| formula.bind(&resolved.names))
         .transpose()
         .context("the counter of completed requests cannot be read")?;
-    let feed = Feed::new(resolved.watcher()?, completed);
+    let feed = Feed::new(eyes(resolved)?, completed);
     let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
     if let Some(desk) = probes.desk(resolved).map_err(RunError::Attach)? {
         carrier.equip(Box::new(desk));
@@ -79,6 +81,14 @@ pub async fn run(
         teller,
     };
     Ok(watch.until_end(stop).await?)
+}
+
+/// What the process is seen with.
+fn eyes(resolved: &Resolved) -> Result<Eyes> {
+    if resolved.preset.matching.marks {
+        return Ok(Eyes::Marks(Told::new(&resolved.preset)));
+    }
+    Ok(Eyes::Memory(Box::new(resolved.watcher()?)))
 }
 
 /// The signals that ask the agent to stop.
@@ -150,6 +160,9 @@ impl Watch<'_> {
         let (inputs, view) = self
             .feed
             .inputs(&harvest, &self.resolved.memory, now_ns, &own);
+        let feed = &self.feed;
+        let has_ended = |wait: &_| ended(wait, &view.snapshots, |told| feed.session_told(told));
+        self.probes.forget_waits(now_ns, has_ended);
         for input in &inputs {
             if let Input::Lost(lost) = input {
                 self.teller.lost(lost);
@@ -205,6 +218,19 @@ impl Watch<'_> {
     async fn send(&mut self, order: &Order) -> Option<Input> {
         let command =
             initiator::describe(&self.resolved.preset, usize::from(order.rung), &order.task);
+        if self.feed.hears_marks()
+            && !self
+                .probes
+                .is_still(&order.task, self.resolved.process.pid())
+        {
+            // A signal names a thread and not a task: this is the last look before it.
+            return Some(Input::Outcome(OrderReport {
+                at_ns: clock::monotonic_ns(),
+                order: order.order,
+                rung: order.rung,
+                result: OrderResult::Missed,
+            }));
+        }
         let sent = match self.teller.announce(order, &command).await {
             Ok(()) if self.carrier.hand_over(order.clone()) => return None,
             Ok(()) => "the order before this one is still under way".to_owned(),

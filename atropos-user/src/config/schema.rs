@@ -82,6 +82,7 @@ pub(crate) const MATCH: Section = Section {
         must("programs", "array of strings"),
         may("symbols", "array of strings"),
         may("forks", "boolean"),
+        may("marks", "boolean"),
     ],
 };
 

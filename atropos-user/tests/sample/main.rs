@@ -8,6 +8,8 @@
 mod agent;
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "ebpf")]
+mod marks;
 mod program;
 #[cfg(feature = "ebpf")]
 mod run;

@@ -61,6 +61,8 @@ pub struct Match {
     pub symbols: Vec<Located<String>>,
     /// Each session is a process of its own, forked from the one that is watched.
     pub forks: bool,
+    /// It tells of its sessions and resources by marks of its own; nothing is read out of its memory.
+    pub marks: bool,
 }
 
 /// A number that depends on the build.
