@@ -39,16 +39,11 @@ impl Told {
         match reason {
             // Passes by itself within a tick or two.
             PassedOver::TooYoung => false,
-            // Among equals the best is another one at every tick.
-            PassedOver::GainTooSmall | PassedOver::MinorCause | PassedOver::Victim { .. }
-                if self.small =>
-            {
-                false
-            }
-            PassedOver::GainTooSmall | PassedOver::MinorCause | PassedOver::Victim { .. } => {
-                self.small = true;
-                true
-            }
+            // Among equals the best is another one at every tick, now in a statement and now between two.
+            PassedOver::GainTooSmall
+            | PassedOver::MinorCause
+            | PassedOver::NotIdleLongEnough
+            | PassedOver::Victim { .. } => !std::mem::replace(&mut self.small, true),
             _ => {
                 let news = self
                     .last
@@ -353,5 +348,22 @@ impl Engine {
         }
         flying.escalate(&self.settings, &self.ledger, order.clone());
         out.push(Effect::Cancel(order));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_one_of_many_equals_is_not_said_of_the_next() {
+        let mut told = Told::default();
+        let idle = PassedOver::NotIdleLongEnough;
+        assert!(told.is_news(SessionKey(1), &idle));
+        assert!(!told.is_news(SessionKey(2), &idle));
+        assert!(!told.is_news(SessionKey(1), &PassedOver::GainTooSmall));
+        assert!(told.is_news(SessionKey(3), &PassedOver::ProtectedClass));
+        told.forget();
+        assert!(told.is_news(SessionKey(1), &idle), "in another overload");
     }
 }

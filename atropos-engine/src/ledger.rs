@@ -10,11 +10,13 @@
 //! 4. A wait is charged only for time in which it was seen: one that vanishes between two snapshots ends at the first.
 //! 5. What events told before a loss is no evidence until a snapshot confirms it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use super::holds::{Holders, Holds};
 use super::input::{
     Blocker, Event, EventKind, Evidence, InstanceKey, ResourceId, SessionKey, SessionState,
 };
+use super::table::Table;
 use super::window::SlidingSum;
 
 /// One session.
@@ -22,12 +24,16 @@ use super::window::SlidingSum;
 pub(super) struct Session {
     /// As the latest tick listed it; `None` if it is plainly idle or was never listed.
     pub(super) state: Option<SessionState>,
+    /// Number of the tick that listed it latest.
+    pub(super) listed_in: u64,
     /// Time that the current request spent in waits that are over.
     pub(super) waited_ns: u64,
     /// The end of its latest wait.
     pub(super) last_wait: Option<PastWait>,
     /// When somebody asked the target to cancel it.
     pub(super) killed_ns: Option<u64>,
+    /// What it holds, as far as events told.
+    pub(super) holds: Holds,
     /// A release whose acquisition has not come yet.
     pub(super) orphan_release: Option<(ResourceId, InstanceKey, u64)>,
 }
@@ -77,24 +83,16 @@ pub(super) struct OpenWait {
     pub(super) listed: Option<Vec<Blocker>>,
 }
 
-/// A hold known from events.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hold {
-    pub(super) count: u32,
-    pub(super) mode: u32,
-    pub(super) since_ns: u64,
-    pub(super) evidence: Evidence,
-}
-
 /// Everything known of the target.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     pub(super) now_ns: u64,
     pub(super) window_ns: u64,
-    pub(super) sessions: BTreeMap<SessionKey, Session>,
-    pub(super) waits: BTreeMap<SessionKey, OpenWait>,
-    pub(super) holds: BTreeMap<(SessionKey, ResourceId, InstanceKey), Hold>,
-    pub(super) holders: BTreeSet<(ResourceId, InstanceKey, SessionKey)>,
+    pub(super) sessions: Table<SessionKey, Session>,
+    pub(super) waits: Table<SessionKey, OpenWait>,
+    pub(super) holders: Holders,
+    /// Waits that snapshots have listed, by instance, as of the latest snapshot.
+    pub(super) listed: Vec<((ResourceId, InstanceKey), SessionKey)>,
     pub(super) names: BTreeMap<(ResourceId, InstanceKey), String>,
     /// Waits that are over, by resource.
     pub(super) past: Vec<SlidingSum>,
@@ -103,6 +101,7 @@ pub(super) struct Ledger {
     /// Why a resource cannot be seen.
     pub(super) blind: Vec<Option<String>>,
     pub(super) next_number: u64,
+    pub(super) tick_count: u64,
 }
 
 impl Ledger {
@@ -111,15 +110,16 @@ impl Ledger {
         Self {
             now_ns: 0,
             window_ns,
-            sessions: BTreeMap::new(),
-            waits: BTreeMap::new(),
-            holds: BTreeMap::new(),
-            holders: BTreeSet::new(),
+            sessions: Table::default(),
+            waits: Table::default(),
+            holders: Holders::default(),
+            listed: Vec::new(),
             names: BTreeMap::new(),
             past: vec![SlidingSum::new(window_ns); resource_count],
             partial: vec![false; resource_count],
             blind: vec![None; resource_count],
             next_number: 0,
+            tick_count: 0,
         }
     }
 
@@ -163,12 +163,18 @@ impl Ledger {
     /// Events were lost: what they told so far may be over, so it is no evidence any more.
     pub(super) fn lose_trust(&mut self, at_ns: u64) {
         self.advance(at_ns);
-        for hold in self.holds.values_mut() {
+        let sessions = self.sessions.values_mut();
+        for hold in sessions.flat_map(|known| known.holds.iter_mut()) {
             hold.evidence = Evidence::Inference;
         }
         for wait in self.waits.values_mut().filter(|wait| wait.listed.is_none()) {
             wait.evidence = Evidence::Inference;
         }
+    }
+
+    /// Holds known from events.
+    pub(super) fn hold_count(&self) -> usize {
+        self.sessions.values().map(|known| known.holds.len()).sum()
     }
 
     pub(super) fn knows(&self, resource: ResourceId) -> bool {

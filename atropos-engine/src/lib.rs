@@ -29,6 +29,7 @@ mod live;
 mod overload;
 mod pacing;
 mod policy;
+mod table;
 mod view;
 mod window;
 
@@ -119,7 +120,7 @@ impl Engine {
         Footprint {
             sessions: self.ledger.sessions.len(),
             waits: self.ledger.waits.len(),
-            holds: self.ledger.holds.len(),
+            holds: self.ledger.hold_count(),
             instances: self.ledger.names.len(),
         }
     }
@@ -153,7 +154,7 @@ impl Engine {
     fn flights(&self, graph: &Graph) -> Vec<Flight> {
         let ledger = &self.ledger;
         let mut flights = Vec::new();
-        for (key, known) in &ledger.sessions {
+        for (key, known) in ledger.sessions.iter() {
             let wait = ledger.waits.get(key);
             let since_ns = match &known.state {
                 Some(state) if state.own || state.activity != Activity::Busy => continue,

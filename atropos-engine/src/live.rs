@@ -17,12 +17,11 @@ impl Ledger {
                 *reason = Some(blind.reason.clone());
             }
         }
+        self.tick_count += 1;
         for state in &tick.sessions {
             self.session_seen(state, tick.at_ns);
         }
-        let listed: BTreeSet<SessionKey> =
-            tick.sessions.iter().map(|state| state.session).collect();
-        self.sessions_gone_idle(&listed, tick.at_ns);
+        self.sessions_gone_idle(tick.at_ns);
         self.forget();
     }
 
@@ -64,7 +63,11 @@ impl Ledger {
                 .killed_ns
                 .filter(|killed_ns| *killed_ns >= state.since_ns);
         }
-        known.state = Some(state.clone());
+        known.listed_in = self.tick_count;
+        match &mut known.state {
+            Some(former) => renew(former, state),
+            None => known.state = Some(state.clone()),
+        }
     }
 
     /// A wait belongs to the request that runs: an older one is over, and a listed one cannot be older than the request.
@@ -83,11 +86,11 @@ impl Ledger {
         }
     }
 
-    fn sessions_gone_idle(&mut self, listed: &BTreeSet<SessionKey>, at_ns: u64) {
+    fn sessions_gone_idle(&mut self, at_ns: u64) {
         let idle: Vec<SessionKey> = self
             .sessions
             .iter()
-            .filter(|(key, known)| known.state.is_some() && !listed.contains(key))
+            .filter(|(_, known)| known.state.is_some() && known.listed_in != self.tick_count)
             .map(|(key, _)| *key)
             .collect();
         for key in idle {
@@ -116,27 +119,40 @@ impl Ledger {
         for (key, seen_ns) in stale {
             self.close_wait(key, seen_ns);
         }
-        let holding: BTreeSet<SessionKey> =
-            self.holds.keys().map(|(session, ..)| *session).collect();
         let waits = &self.waits;
         self.sessions.retain(|key, known| {
-            known.state.is_some() || waits.contains_key(key) || holding.contains(key)
+            known.state.is_some() || waits.contains_key(key) || !known.holds.is_empty()
         });
+        self.holders.retain(|_, sessions| !sessions.is_empty());
+        self.forget_names();
+    }
+
+    fn forget_names(&mut self) {
+        if self.names.is_empty() {
+            return;
+        }
         let wanted: BTreeSet<(ResourceId, InstanceKey)> = self
             .waits
             .values()
             .map(|wait| (wait.resource, wait.instance))
             .collect();
         let holders = &self.holders;
-        self.names.retain(|(resource, instance), _| {
-            wanted.contains(&(*resource, *instance))
-                || holders
-                    .range(
-                        (*resource, *instance, SessionKey(0))
-                            ..=(*resource, *instance, SessionKey(u64::MAX)),
-                    )
-                    .next()
-                    .is_some()
-        });
+        self.names
+            .retain(|key, _| wanted.contains(key) || holders.contains_key(key));
     }
+}
+
+/// As a clone, in the room that the former's texts have.
+fn renew(former: &mut SessionState, state: &SessionState) {
+    let (mut principal, mut digest) = (
+        std::mem::take(&mut former.principal),
+        std::mem::take(&mut former.digest),
+    );
+    principal.clone_from(&state.principal);
+    digest.clone_from(&state.digest);
+    *former = SessionState {
+        principal,
+        digest,
+        ..*state
+    };
 }

@@ -51,6 +51,7 @@ impl Ledger {
                 self.close_wait(waiter, seen_ns);
             }
         }
+        self.index_listed();
     }
 
     fn wait_seen(&mut self, wait: &Wait, snapshot: &Snapshot) {
@@ -129,13 +130,13 @@ impl Ledger {
 
     fn holder_edges(&self, wait: &OpenWait) -> Vec<Edge> {
         let (resource, instance) = (wait.resource, wait.instance);
-        let range =
-            (resource, instance, SessionKey(0))..=(resource, instance, SessionKey(u64::MAX));
-        self.holders
-            .range(range)
-            .filter(|(.., session)| *session != wait.waiter)
-            .filter_map(|(.., session)| {
-                let hold = self.holds.get(&(*session, resource, instance))?;
+        let sessions = self.holders.get(&(resource, instance));
+        sessions
+            .into_iter()
+            .flatten()
+            .filter(|session| **session != wait.waiter)
+            .filter_map(|session| {
+                let hold = self.sessions.get(session)?.holds.get(resource, instance)?;
                 Some(Edge {
                     session: *session,
                     kind: BlockKind::Granted,

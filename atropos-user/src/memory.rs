@@ -49,10 +49,10 @@ pub trait Memory {
 
     /// Reads a C string of at most `limit_bytes` bytes, without its terminating zero. A longer one is cut at the limit.
     ///
-    /// Reads in pieces that end at 64-byte boundaries, so that a short string at the end of the last mapped page is read
+    /// Reads in pieces that end at 256-byte boundaries, so that a short string at the end of the last mapped page is read
     /// without touching the page behind it.
     fn read_c_string(&self, address: u64, limit_bytes: usize) -> Result<Vec<u8>, Fault> {
-        const PIECE_BYTES: u64 = 64;
+        const PIECE_BYTES: u64 = 256;
         let mut text = Vec::new();
         let mut piece = [0; PIECE_BYTES as usize];
         while text.len() < limit_bytes {
@@ -107,25 +107,25 @@ mod tests {
 
     #[test]
     fn c_strings_end_at_the_zero_or_at_the_limit() {
-        let mut bytes = [b'x'; 128];
-        bytes[100] = 0;
+        let mut bytes = [b'x'; 512];
+        bytes[400] = 0;
         let page = Page(Box::leak(Box::new(bytes)));
-        assert_eq!(page.read_c_string(0x1000, 1000).unwrap(), [b'x'; 100]);
+        assert_eq!(page.read_c_string(0x1000, 1000).unwrap(), [b'x'; 400]);
         assert_eq!(page.read_c_string(0x1000, 3).unwrap(), b"xxx");
-        assert_eq!(page.read_c_string(0x1064, 10).unwrap(), b"");
+        assert_eq!(page.read_c_string(0x1190, 10).unwrap(), b"");
         assert!(
-            page.read_c_string(0x1070, 100).is_err(),
+            page.read_c_string(0x11a0, 400).is_err(),
             "no zero before the end of the mapping"
         );
     }
 
     #[test]
     fn a_c_string_at_the_end_of_a_mapping_is_read_without_the_next_page() {
-        let mut bytes = [b'y'; 64];
-        bytes[63] = 0;
+        let mut bytes = [b'y'; 256];
+        bytes[255] = 0;
         assert_eq!(
             Page(Box::leak(Box::new(bytes)))
-                .read_c_string(0x1030, 1000)
+                .read_c_string(0x10f0, 1000)
                 .unwrap(),
             [b'y'; 15]
         );

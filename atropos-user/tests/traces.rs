@@ -1,5 +1,6 @@
 //! Recorded incidents are decided today as they were when they were committed: `presets/*/traces/NAME.rec` beside
-//! `NAME.decisions.jsonl`. `ATROPOS_UPDATE_TRACES=1` writes the second file anew; look at the difference before you commit it.
+//! `NAME.decisions.jsonl`. `ATROPOS_UPDATE_TRACES=1` writes the second file anew; look at the difference before you commit it. In what is
+//! called `left_alone_...` nobody is ended.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -59,9 +60,11 @@ fn recorded_incidents_are_decided_as_they_were() {
             fs::write(&committed, &said).unwrap();
         }
         let committed = fs::read_to_string(&committed).unwrap_or_default();
-        assert!(
+        let name = recording.file_stem().unwrap().to_string_lossy();
+        assert_eq!(
             said.contains("\"orders\":[{"),
-            "{}: an order was made",
+            !name.starts_with("left_alone_"),
+            "{}: an order was made, or was not",
             recording.display()
         );
         for (line, (said, committed)) in said.lines().zip(committed.lines()).enumerate() {

@@ -12,6 +12,13 @@
  * resource: a number that the application gives each of its resources; instance: one lock, page or queue of them;
  * mode: how it is held, 0 where there is only one way; amount: units brought in or thrown out; done: work so far, any unit.
  *
+ * mode 1 means: shared with others who say 1; anything else excludes everybody.
+ *
+ * Once, in one source file, outside of functions, an application declares its resources and the signals that end its work:
+ *     ATROPOS_RESOURCE(0, LOCK, "table_lock")    (number, kind: LOCK QUEUE MEMORY CPU IO, name of letters, digits, single _)
+ *     ATROPOS_CANCELS_TASK(SIGUSR1)              (sent to the thread that began the task; does nothing between two tasks)
+ *     ATROPOS_ENDS_SESSION(SIGUSR2)              (sent to the thread that began the session's last task)
+ *
  * On processors other than x86-64 and aarch64 marks do nothing.
  */
 #ifndef ATROPOS_H
@@ -63,6 +70,15 @@
           ".asciz \"atropos\", \"" name "\", \"" operands "\"\n"                                \
           "994: .balign 4\n.popsection\n")
 
+/* A note without a site. */
+#define ATROPOS_DECLARATION(name)                                                               \
+  __asm__(".pushsection .note.stapsdt,\"\",%note\n.balign 4\n"                                  \
+          ".4byte 992f-991f, 994f-993f, 3\n"                                                    \
+          "991: .asciz \"stapsdt\"\n992: .balign 4\n"                                           \
+          "993: .8byte 0, 0, 0\n"                                                               \
+          ".asciz \"atropos\", \"" name "\", \"\"\n"                                             \
+          "994: .balign 4\n.popsection\n");
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -77,12 +93,18 @@ extern "C" {
     if (__builtin_expect(atropos_c_##name##_semaphore != 0, 0)) atropos_c_##name arguments;      \
   }
 #else
+#define ATROPOS_DECLARATION(name)
 #ifdef __cplusplus
 extern "C" {
 #endif
 #define ATROPOS_MARK(name, parameters, arguments) \
   static inline __attribute__((unused)) void atropos_##name parameters { (void)sizeof arguments; }
 #endif
+
+#define ATROPOS_RESOURCE(number, kind, name) ATROPOS_DECLARATION("resource__" #number "__" #kind "__" name)
+/* Named by their argument's own word, which may be a macro: it is not expanded. */
+#define ATROPOS_CANCELS_TASK(signal) ATROPOS_DECLARATION("cancel__task__" #signal)
+#define ATROPOS_ENDS_SESSION(signal) ATROPOS_DECLARATION("cancel__session__" #signal)
 
 /* The session starts a task, and has finished it. */
 ATROPOS_MARK(task_begin, (uint64_t session), (session))

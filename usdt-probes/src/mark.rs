@@ -7,7 +7,7 @@
 //!
 //! `session` is any number or address that stands for whoever does the work, from `task_begin` to `session_end`: a connection, a
 //! thread, a job. `resource` is a number that the application gives each of its resources, `instance` one lock, page or queue of
-//! them, and `mode` how it is held (0 where there is only one way). On processors other than x86-64 and aarch64 marks do nothing.
+//! them, and `mode` how it is held: 1 is shared with others who say 1, anything else excludes everybody. On processors other than x86-64 and aarch64 marks do nothing.
 //!
 //! ```
 //! use usdt_probes::mark;

@@ -17,6 +17,7 @@ mod build;
 mod demo;
 mod doctor;
 mod lint;
+mod mutate;
 mod process;
 mod setup;
 mod test;
@@ -56,6 +57,8 @@ enum Verb {
     Demo(demo::Demo),
     /// Measure Atropos on a private server; docs/benchmarks.md says how.
     Bench(bench::Bench),
+    /// Break each formula of the engine once, and see that some test notices; takes some minutes.
+    Mutate(mutate::Mutate),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Test => test::test(),
         Verb::Demo(demo) => demo.run(),
         Verb::Bench(bench) => bench.run(),
+        Verb::Mutate(mutate) => mutate.run(),
     };
     finish(done)
 }

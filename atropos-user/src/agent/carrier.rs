@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Duration, MissedTickBehavior, interval};
 
 use crate::cancel::{AnyInitiator, Desk, Initiator as _, Ladder, SentOrder};
-use crate::engine::record::Order;
+use crate::engine::record::{Decision, Order};
 use crate::engine::settings::Mode;
 
 /// How often the way to the target is tried.
@@ -14,6 +14,9 @@ const WARM_EVERY: Duration = Duration::from_secs(1);
 pub struct Carrier {
     orders: mpsc::Sender<Order>,
     desk: Option<oneshot::Sender<Box<dyn Desk>>>,
+    questions: mpsc::Sender<Box<Decision>>,
+    /// What the target tells of decisions: the number of the decision, and sentences.
+    pub remarks: mpsc::Receiver<(u64, Vec<String>)>,
     /// Orders that were carried out.
     pub answers: mpsc::Receiver<SentOrder>,
     /// Numbers of the agent's own sessions.
@@ -28,19 +31,25 @@ impl Carrier {
         let (orders, orders_in) = mpsc::channel(16);
         let (desk, desk_in) = oneshot::channel();
         let (answers_out, answers) = mpsc::channel(16);
+        let (questions, questions_in) = mpsc::channel(16);
+        let (remarks_out, remarks) = mpsc::channel(16);
         let (own_out, own_ids) = watch::channel(ladder.own_ids());
         let (trouble_out, trouble) = watch::channel(None);
-        tokio::spawn(carry(
-            ladder,
-            orders_in,
-            desk_in,
-            answers_out,
-            own_out,
-            trouble_out,
-        ));
+        let ends = Ends {
+            orders: orders_in,
+            desk: desk_in,
+            answers: answers_out,
+            questions: questions_in,
+            remarks: remarks_out,
+            own_ids: own_out,
+            trouble: trouble_out,
+        };
+        tokio::spawn(carry(ladder, ends));
         Self {
             orders,
             desk: Some(desk),
+            questions,
+            remarks,
             answers,
             own_ids,
             trouble,
@@ -59,16 +68,34 @@ impl Carrier {
     pub fn hand_over(&self, order: Order) -> bool {
         self.orders.try_send(order).is_ok()
     }
+
+    /// Asks the target what it can tell of a decision, once no order is under way. Dropped when too many are asked.
+    pub fn ask(&self, decision: &Decision) {
+        let _ = self.questions.try_send(Box::new(decision.clone()));
+    }
 }
 
-async fn carry(
-    mut ladder: Ladder<AnyInitiator>,
-    mut orders: mpsc::Receiver<Order>,
-    mut desk: oneshot::Receiver<Box<dyn Desk>>,
+/// The other end.
+struct Ends {
+    orders: mpsc::Receiver<Order>,
+    desk: oneshot::Receiver<Box<dyn Desk>>,
     answers: mpsc::Sender<SentOrder>,
+    questions: mpsc::Receiver<Box<Decision>>,
+    remarks: mpsc::Sender<(u64, Vec<String>)>,
     own_ids: watch::Sender<Vec<u64>>,
     trouble: watch::Sender<Option<String>>,
-) {
+}
+
+async fn carry(mut ladder: Ladder<AnyInitiator>, ends: Ends) {
+    let Ends {
+        mut orders,
+        mut desk,
+        answers,
+        mut questions,
+        remarks,
+        own_ids,
+        trouble,
+    } = ends;
     let mut warm = interval(WARM_EVERY);
     warm.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -85,6 +112,13 @@ async fn carry(
                 let sent = ladder.carry_out(order).await;
                 if answers.send(sent).await.is_err() {
                     return;
+                }
+            }
+            Some(decision) = questions.recv(), if ladder.mode() == Mode::Enforce => {
+                let said = ladder.initiator().remarks(&decision).await;
+                if !said.is_empty() {
+                    // A screen that does not keep up misses names, no more.
+                    let _ = remarks.try_send((decision.decision, said));
                 }
             }
             // Whoever only watches has no business at the server's door.

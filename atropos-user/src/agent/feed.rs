@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use atropos_common::op::Op;
 use atropos_common::record::EventRecord;
 
+use super::kept::Kept;
 use super::probes::Harvest;
+use super::told::Told;
 use super::watch::{View, Watcher};
 use crate::config::expr::Bound;
 use crate::engine::input::{
@@ -14,9 +16,24 @@ use crate::engine::input::{
 use crate::kernel::Decoded;
 use crate::memory::Memory;
 
+/// What is kept of a target that has not told anything.
+static NOTHING: Kept = Kept {
+    processes: Vec::new(),
+    sessions: Vec::new(),
+    open: Vec::new(),
+};
+
+/// What sessions and waits are seen with.
+pub enum Eyes {
+    /// Looks into the target's memory.
+    Memory(Box<Watcher>),
+    /// Hears what the target tells by marks.
+    Marks(Told),
+}
+
 /// Makes inputs.
 pub struct Feed {
-    watcher: Watcher,
+    eyes: Eyes,
     completed: Option<Bound>,
     completed_before: Option<u64>,
     /// Resources that can never be seen in this process.
@@ -26,11 +43,11 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A feed from this watcher; `completed` counts the requests that the target has completed.
-    /// `never_seen` are resources that cannot be seen in this process.
-    pub fn new(watcher: Watcher, completed: Option<Bound>, never_seen: Vec<Blind>) -> Self {
+    /// A feed from these eyes; `completed` counts the requests that the target has completed, `never_seen` are resources that
+    /// cannot be seen in this process.
+    pub fn new(eyes: Eyes, completed: Option<Bound>, never_seen: Vec<Blind>) -> Self {
         Self {
-            watcher,
+            eyes,
             completed,
             completed_before: None,
             never_seen,
@@ -38,9 +55,17 @@ impl Feed {
         }
     }
 
-    /// The watcher.
-    pub fn watcher(&self) -> &Watcher {
-        &self.watcher
+    /// The session that a probe told of.
+    pub fn session_told(&self, told: u64) -> u64 {
+        match &self.eyes {
+            Eyes::Memory(watcher) => watcher.session_told(told),
+            Eyes::Marks(_) => told,
+        }
+    }
+
+    /// Whether the target tells by marks.
+    pub fn hears_marks(&self) -> bool {
+        matches!(self.eyes, Eyes::Marks(_))
     }
 
     /// The inputs of one tick, in the order in which they happened. `own` are the numbers of the agent's own sessions.
@@ -62,15 +87,7 @@ impl Feed {
         // Each CPU's records are in order, those of several CPUs are not.
         events.sort_by_key(|event| event.at_ns);
         for event in events {
-            match event.kind {
-                EventKind::WaitBegin { .. } => {
-                    self.watcher.wait_begun(event.session.0, event.at_ns);
-                }
-                EventKind::WaitEnd { .. } | EventKind::SessionEnd => {
-                    self.watcher.wait_over(event.session.0);
-                }
-                _ => {}
-            }
+            self.note(&event);
             inputs.push(Input::Event(event));
         }
         if lost > 0 {
@@ -79,7 +96,10 @@ impl Feed {
                 count: lost,
             }));
         }
-        let mut view = self.watcher.look(memory, now_ns, own);
+        let mut view = match &mut self.eyes {
+            Eyes::Memory(watcher) => watcher.look(memory, now_ns, own),
+            Eyes::Marks(told) => told.look(harvest.kept.as_ref().unwrap_or(&NOTHING), now_ns),
+        };
         for blind in self.never_seen.iter().chain(&harvest.blind) {
             if !view
                 .blind
@@ -109,8 +129,20 @@ impl Feed {
 
     fn of_session(&self, event: Event) -> Event {
         Event {
-            session: SessionKey(self.watcher.session_told(event.session.0)),
+            session: SessionKey(self.session_told(event.session.0)),
             ..event
+        }
+    }
+
+    /// Keeps what a look alone would not know: when a wait began.
+    fn note(&mut self, event: &Event) {
+        let Eyes::Memory(watcher) = &mut self.eyes else {
+            return;
+        };
+        match event.kind {
+            EventKind::WaitBegin { .. } => watcher.wait_begun(event.session.0, event.at_ns),
+            EventKind::WaitEnd { .. } | EventKind::SessionEnd => watcher.wait_over(event.session.0),
+            _ => {}
         }
     }
 

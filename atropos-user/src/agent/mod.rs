@@ -3,10 +3,12 @@
 pub mod carrier;
 pub mod check;
 pub mod clock;
+pub mod declared;
 #[cfg(feature = "ebpf")]
 pub mod feed;
 mod forest;
 pub mod initiator;
+pub mod kept;
 #[cfg(feature = "ebpf")]
 mod levels;
 mod locate;
@@ -16,7 +18,11 @@ mod register;
 pub mod resolve;
 #[cfg(feature = "ebpf")]
 pub mod run;
+#[cfg(feature = "ebpf")]
+pub mod silent;
 pub mod statement;
 pub mod tell;
+pub mod told;
 pub mod watch;
+mod watched;
 pub mod why;

@@ -49,6 +49,37 @@ impl Register {
         });
     }
 
+    /// What is known of a session, which may be seen for the first time.
+    fn met(
+        &mut self,
+        session: &SessionView,
+        list: &SessionList,
+        preset: &Preset,
+        memory: &dyn Memory,
+    ) -> &mut Known {
+        self.known.entry(session.key).or_insert_with(|| {
+            let principal = list.principal(session.key, memory);
+            Known {
+                id: session.id,
+                class: preset.classify(&principal, ""),
+                principal,
+                ..Known::default()
+            }
+        })
+    }
+
+    /// After how long the session lets go by itself of what others wait for, if it does, nanoseconds.
+    pub(super) fn yields_ns(
+        &mut self,
+        session: &SessionView,
+        list: &SessionList,
+        preset: &Preset,
+        memory: &dyn Memory,
+    ) -> Option<u64> {
+        let class = self.met(session, list, preset, memory).class?;
+        preset.classes.get(usize::from(class))?.yields_ns
+    }
+
     /// A session as the engine wants it, but for whether it is the agent's own. The statement is read only of those that
     /// take part in a wait, progress only of those that others wait for.
     pub(super) fn state(
@@ -59,15 +90,7 @@ impl Register {
         preset: &Preset,
         memory: &dyn Memory,
     ) -> SessionState {
-        let known = self.known.entry(session.key).or_insert_with(|| {
-            let principal = list.principal(session.key, memory);
-            Known {
-                id: session.id,
-                class: preset.classify(&principal, ""),
-                principal,
-                ..Known::default()
-            }
-        });
+        let known = self.met(session, list, preset, memory);
         let involved = part != Part::Bystander;
         if involved && known.request != Some(session.request) {
             let text = digest(&list.statement(session.key, memory));

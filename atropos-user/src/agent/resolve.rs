@@ -5,10 +5,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use atropos_common::site::{ArgSpec, Cond, SiteSpec};
 
 use crate::agent::clock;
+use crate::agent::declared::{self, Declared};
 use crate::agent::locate::{self, FoundSite};
 use crate::agent::watch::Watcher;
 use crate::config::expr::{Bindings, Expr};
@@ -84,29 +85,19 @@ impl Resolved {
     pub fn new(process: Process, preset: Preset) -> Result<Self> {
         let memory = ProcessMemory::open(&process)?;
         let files = process.mapped_files()?;
-        let wanted: Vec<&str> = preset
-            .matching
-            .symbols
-            .iter()
-            .map(|symbol| symbol.value.as_str())
-            .collect();
-        let Some(binary) = process.file_defining(&files, &wanted)? else {
-            bail!(
-                "process {} ({}) is not what the preset `{}` knows: none of its {} mapped files exports {}; name another \
-                 preset with --preset, or see `atropos check --preset {} --pid {}`",
-                process.pid(),
-                process.comm(),
-                preset.name.value,
-                files.len(),
-                wanted.join(", "),
-                preset.name.value,
-                process.pid(),
-            );
+        let binary = if preset.matching.marks {
+            marked(&process, &preset, &files)?
+        } else {
+            exporting(&process, &preset, &files)?
         };
-        let binary = binary.clone();
         let parts = process.file_parts(&binary)?;
         let image = Image::parse(&parts)
             .with_context(|| format!("cannot read {}", binary.path_for_us.display()))?;
+        let preset = if preset.matching.marks {
+            completed(preset, &image, &binary)?
+        } else {
+            preset
+        };
         let (names, unlearned) = preset.bindings(&Binary {
             image: &image,
             file: &binary,
@@ -175,6 +166,11 @@ impl Resolved {
                 "the sessions of process {} cannot be listed: {reason}",
                 self.process.pid()
             ),
+            None if self.preset.matching.marks => bail!(
+                "the preset `{}` knows only what the application tells by its marks while it is watched: `atropos run --pid {}`",
+                self.preset.name.value,
+                self.process.pid()
+            ),
             None => bail!(
                 "the preset `{}` does not say how to list sessions",
                 self.preset.name.value
@@ -204,6 +200,54 @@ impl Resolved {
             clock::epoch_minus_monotonic_ns(),
         ))
     }
+}
+
+/// The mapped file that exports the preset's symbols.
+fn exporting(process: &Process, preset: &Preset, files: &[MappedFile]) -> Result<MappedFile> {
+    let wanted: Vec<&str> = preset
+        .matching
+        .symbols
+        .iter()
+        .map(|symbol| symbol.value.as_str())
+        .collect();
+    let Some(binary) = process.file_defining(files, &wanted)? else {
+        bail!(
+            "process {} ({}) is not what the preset `{}` knows: none of its {} mapped files exports {}; name another \
+             preset with --preset, or see `atropos check --preset {} --pid {}`",
+            process.pid(),
+            process.comm(),
+            preset.name.value,
+            files.len(),
+            wanted.join(", "),
+            preset.name.value,
+            process.pid(),
+        );
+    };
+    Ok(binary.clone())
+}
+
+/// The mapped file that carries marks.
+fn marked(process: &Process, preset: &Preset, files: &[MappedFile]) -> Result<MappedFile> {
+    let carrier = declared::carrier(process, files)?.with_context(|| {
+        format!(
+            "process {} ({}) is not what the preset `{}` knows: none of its {} mapped files carries the marks of usdt-probes; \
+             name another preset with --preset",
+            process.pid(),
+            process.comm(),
+            preset.name.value,
+            files.len(),
+        )
+    })?;
+    Ok(carrier.clone())
+}
+
+/// A preset with what the application declares of itself.
+fn completed(preset: Preset, image: &Image<'_>, file: &MappedFile) -> Result<Preset> {
+    let complete = || -> Result<Preset, String> {
+        let notes = image.usdt().map_err(|error| error.to_string())?;
+        Declared::read(&notes)?.complete(preset)
+    };
+    complete().map_err(|reason| anyhow!("cannot watch {}: {reason}", file.path_in_target.display()))
 }
 
 /// What the preset's names are looked up in.

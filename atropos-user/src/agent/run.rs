@@ -11,12 +11,14 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::carrier::Carrier;
 use super::clock;
-use super::feed::Feed;
+use super::feed::{Eyes, Feed};
 use super::initiator;
 use super::levels::Levels;
 use super::probes::Probes;
 use super::resolve::Resolved;
+use super::silent::ended;
 use super::tell::Teller;
+use super::told::Told;
 use crate::cancel::SentOrder;
 use crate::engine::Engine;
 use crate::engine::input::{Input, OrderReport, OrderResult};
@@ -62,7 +64,7 @@ pub async fn run(
         .map(|formula| formula.bind(&resolved.names))
         .transpose()
         .context("the counter of completed requests cannot be read")?;
-    let feed = Feed::new(resolved.watcher()?, completed, resolved.never_seen());
+    let feed = Feed::new(eyes(resolved)?, completed, resolved.never_seen());
     let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
     if resolved.preset.calibrate {
         probes.calibrate();
@@ -85,6 +87,14 @@ pub async fn run(
         levels: Levels::default(),
     };
     Ok(watch.until_end(stop, closely).await?)
+}
+
+/// What the process is seen with.
+fn eyes(resolved: &Resolved) -> Result<Eyes> {
+    if resolved.preset.matching.marks {
+        return Ok(Eyes::Marks(Told::new(&resolved.preset)));
+    }
+    Ok(Eyes::Memory(Box::new(resolved.watcher()?)))
 }
 
 /// The signals that ask the agent to stop.
@@ -137,6 +147,9 @@ impl Watch<'_> {
                 () = stop.asked() => return Ok(End::Asked),
                 Some(()) = closely.recv() => self.asked_to_watch_closely()?,
                 Some(sent) = self.carrier.answers.recv() => self.answered(&sent).await?,
+                Some((decision, said)) = self.carrier.remarks.recv() => {
+                    self.teller.remarks(decision, &said, clock::monotonic_ns());
+                }
                 _ = tick.tick() => {
                     if end.is_over() {
                         return Ok(End::TargetGone);
@@ -174,6 +187,9 @@ impl Watch<'_> {
         let (inputs, view) = self
             .feed
             .inputs(&harvest, &self.resolved.memory, now_ns, &own);
+        let feed = &self.feed;
+        let has_ended = |wait: &_| ended(wait, &view.snapshots, |told| feed.session_told(told));
+        self.probes.forget_waits(now_ns, has_ended);
         for input in &inputs {
             if let Input::Lost(lost) = input {
                 self.teller.lost(lost);
@@ -220,6 +236,12 @@ impl Watch<'_> {
                 Effect::Overload(_) | Effect::Decision(_) | Effect::Outcome(_) => {}
             }
         }
+        // Behind the orders, which go first.
+        for effect in &effects {
+            if let Effect::Decision(decision) = effect {
+                self.carrier.ask(decision);
+            }
+        }
         Ok(returned)
     }
 
@@ -227,6 +249,19 @@ impl Watch<'_> {
     async fn send(&mut self, order: &Order) -> Option<Input> {
         let command =
             initiator::describe(&self.resolved.preset, usize::from(order.rung), &order.task);
+        if self.feed.hears_marks()
+            && !self
+                .probes
+                .is_still(&order.task, self.resolved.process.pid())
+        {
+            // A signal names a thread and not a task: this is the last look before it.
+            return Some(Input::Outcome(OrderReport {
+                at_ns: clock::monotonic_ns(),
+                order: order.order,
+                rung: order.rung,
+                result: OrderResult::Missed,
+            }));
+        }
         let sent = match self.teller.announce(order, &command).await {
             Ok(()) if self.carrier.hand_over(order.clone()) => return None,
             Ok(()) => "the order before this one is still under way".to_owned(),

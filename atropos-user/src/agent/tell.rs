@@ -46,6 +46,11 @@ enum Line<'a> {
         result: &'a OrderResult,
         detail: &'a str,
     },
+    Remarks {
+        at_ns: u64,
+        decision: u64,
+        said: &'a [String],
+    },
     Lost {
         at_ns: u64,
         count: u64,
@@ -166,6 +171,18 @@ impl Teller {
             detail: &answer.detail,
         };
         self.line(&line, || answer_text(sent));
+    }
+
+    /// The target told something of a decision.
+    pub fn remarks(&self, decision: u64, said: &[String], at_ns: u64) {
+        let line = Line::Remarks {
+            at_ns,
+            decision,
+            said,
+        };
+        self.line(&line, || {
+            format!("of decision {decision}: {}", said.join("; "))
+        });
     }
 
     /// Events were lost.

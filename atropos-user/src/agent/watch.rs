@@ -8,11 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::agent::register::{Part, Register};
+use crate::agent::watched::{Moment, Watched};
 use crate::config::Preset;
-use crate::engine::input::{
-    Blind, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, ResourceId, SessionKey,
-    SessionState, Snapshot, Wait,
-};
+use crate::engine::input::{Blind, InstanceKey, ResourceId, SessionKey, SessionState, Snapshot};
 use crate::memory::Memory;
 use crate::walk::{Fields, Graph, LockWalk, Look, SessionList, SessionView, Trust, WalkError};
 
@@ -74,15 +72,6 @@ pub struct Watcher {
     epoch_minus_monotonic_ns: i64,
 }
 
-struct Watched {
-    walk: LockWalk,
-    trust: Trust,
-    /// When each (waiter, ticket) was first seen.
-    since: BTreeMap<(u64, u64), u64>,
-    /// The last graph that passed its checks.
-    graph: Graph,
-}
-
 impl Watcher {
     /// A watcher of the process that the list and the walks are bound to.
     pub fn new(
@@ -91,15 +80,7 @@ impl Watcher {
         preset: Preset,
         epoch_minus_monotonic_ns: i64,
     ) -> Self {
-        let walks = walks
-            .into_iter()
-            .map(|walk| Watched {
-                walk,
-                trust: Trust::default(),
-                since: BTreeMap::new(),
-                graph: Graph::default(),
-            })
-            .collect();
+        let walks = walks.into_iter().map(Watched::new).collect();
         Self {
             list,
             walks,
@@ -205,9 +186,22 @@ impl Watcher {
                         let blockers = wait.blockers.iter();
                         parts.extend(blockers.map(|edge| (edge.session, Part::InTheWay)));
                     }
-                    self.walks[index].trust.passed();
-                    view.snapshots
-                        .push(self.snapshot(index, &graph, &by_key, now_ns));
+                    let moment = Moment {
+                        sessions: &by_key,
+                        begun: &self.begun,
+                        is_first_look: self.first_look,
+                        now_ns,
+                    };
+                    let (list, preset) = (&self.list, &self.preset);
+                    let register = &mut self.register;
+                    let mut yields = |key: u64| {
+                        let session = by_key.get(&key)?;
+                        register.yields_ns(session, list, preset, &near)
+                    };
+                    let watched = &mut self.walks[index];
+                    watched.trust.passed();
+                    let snapshot = watched.snapshot(graph, &moment, &mut yields);
+                    view.snapshots.push(snapshot);
                 }
                 Err(error) => self.walks[index].trust.failed(error),
             }
@@ -283,104 +277,6 @@ impl Watcher {
                 fields = near.learned();
             }
             attempt += 1;
-        }
-    }
-
-    /// A graph as the engine wants it.
-    fn snapshot(
-        &mut self,
-        index: usize,
-        graph: &Graph,
-        sessions: &BTreeMap<u64, &SessionView>,
-        now_ns: u64,
-    ) -> Snapshot {
-        // What probes and the start of the statement tell of a wait's begin, they tell of waits for somebody.
-        let unowned = self.walks[index].walk.is_unowned();
-        let (begun, first_look) = (&self.begun, self.first_look && !unowned);
-        let Watched {
-            walk,
-            trust: _,
-            since,
-            graph: before,
-        } = &mut self.walks[index];
-        let started_ns = |key: u64| sessions.get(&key).map_or(0, |session| session.started_ns);
-        // A wait seen for the first time began at its announcement if the probe saw it. One that was there before the first
-        // look began after its statement did; all others within this tick.
-        let first_seen: BTreeMap<(u64, u64), u64> = graph
-            .waits
-            .iter()
-            .map(|wait| {
-                let key = (wait.waiter, wait.ticket);
-                let fresh = if first_look && started_ns(wait.waiter) > 0 {
-                    started_ns(wait.waiter)
-                } else {
-                    now_ns
-                };
-                let began = since
-                    .get(&key)
-                    .copied()
-                    .or_else(|| begun.get(&wait.waiter).copied().filter(|_| !unowned))
-                    .unwrap_or(fresh);
-                (key, began.min(now_ns))
-            })
-            .collect();
-        *since = first_seen;
-        let queued_since: BTreeMap<u64, u64> = since
-            .iter()
-            .map(|((waiter, _), at)| (*waiter, *at))
-            .collect();
-        let blocker = |edge: &crate::walk::Edge, wait_ns: u64| {
-            // What a statement holds it took at its start or later; what an idle session holds, at the start of its last
-            // statement or before. A place in the queue is as old as the wait.
-            let start = started_ns(edge.session);
-            let since_ns = match edge.kind {
-                BlockKind::Queued => queued_since.get(&edge.session).copied().unwrap_or(start),
-                BlockKind::Granted => start,
-            };
-            // Whose start is unknown (a prepared transaction) has been in the way for as long as the wait lasts.
-            let since_ns = if since_ns == 0 {
-                wait_ns
-            } else {
-                since_ns.min(now_ns)
-            };
-            Blocker {
-                session: SessionKey(edge.session),
-                kind: edge.kind,
-                mode: edge.mode,
-                since_ns,
-            }
-        };
-        let waits = graph
-            .waits
-            .iter()
-            .map(|wait| Wait {
-                waiter: SessionKey(wait.waiter),
-                instance: InstanceKey(wait.instance),
-                mode: wait.mode,
-                since_ns: since[&(wait.waiter, wait.ticket)],
-                blockers: wait
-                    .blockers
-                    .iter()
-                    .map(|edge| blocker(edge, since[&(wait.waiter, wait.ticket)]))
-                    .collect(),
-            })
-            .collect();
-        let instances = graph
-            .names
-            .iter()
-            .map(|(instance, name)| InstanceName {
-                instance: InstanceKey(*instance),
-                name: name.clone(),
-            })
-            .collect();
-        before.clone_from(graph);
-        Snapshot {
-            at_ns: now_ns,
-            resource: walk.resource(),
-            evidence: Evidence::Walk,
-            complete: true,
-            waits,
-            instances,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The initiators as one type, chosen by the preset at run time.
 
-use crate::engine::record::Task;
+use crate::engine::record::{Decision, Task};
 
 use super::{Answer, Exec, Initiator, Mysql, Postgres, ProcessSignal};
 
@@ -67,6 +67,13 @@ impl Initiator for AnyInitiator {
             Self::Signal(one) => one.keep_warm().await,
             Self::Exec(one) => one.keep_warm().await,
             Self::None(_) => Ok(()),
+        }
+    }
+
+    async fn remarks(&mut self, decision: &Decision) -> Vec<String> {
+        match self {
+            Self::Postgres(one) => one.remarks(decision).await,
+            _ => Vec::new(),
         }
     }
 }

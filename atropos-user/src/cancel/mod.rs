@@ -7,7 +7,7 @@
 use std::future::Future;
 
 use crate::engine::input::OrderResult;
-use crate::engine::record::Task;
+use crate::engine::record::{Decision, Task};
 
 mod any;
 pub mod credentials;
@@ -92,4 +92,9 @@ pub trait Initiator: Send {
     /// Keeps the way in open. To be called about once a second, outside the order path; the error says what is wrong
     /// and is the same text until it changes.
     fn keep_warm(&mut self) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// What only the target can tell of a decision, a sentence each: names in the place of numbers. Nothing waits for it.
+    fn remarks(&mut self, _decision: &Decision) -> impl Future<Output = Vec<String>> + Send {
+        std::future::ready(Vec::new())
+    }
 }

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::{Failure, exit};
+use crate::agent::declared::carrier;
 use crate::config::{self, Preset};
 use crate::target::{Process, TargetError, find_by_exe, find_by_service};
 
@@ -59,7 +60,18 @@ pub(super) fn preset_for(named: Option<&str>, process: &Process) -> Result<Prese
             .iter()
             .filter_map(|file| file_name(&file.path_in_target)),
     );
-    programs.iter().flat_map(|program| config::recognise(program)).next().ok_or_else(|| {
+    let known = programs
+        .iter()
+        .flat_map(|program| config::recognise(program))
+        .next();
+    // An application that no preset knows by its name may carry marks.
+    let known = match known {
+        None if carrier(process, &process.mapped_files()?)?.is_some() => {
+            Some(config::load("atropos")?)
+        }
+        known => known,
+    };
+    known.ok_or_else(|| {
         let names: Vec<&str> = config::embedded().iter().map(|(name, _)| *name).collect();
         Failure::new(
             exit::PRESET,

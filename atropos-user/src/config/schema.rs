@@ -83,6 +83,7 @@ pub(crate) const MATCH: Section = Section {
         must("programs", "array of strings"),
         may("symbols", "array of strings"),
         may("forks", "boolean"),
+        may("marks", "boolean"),
     ],
 };
 
@@ -294,6 +295,7 @@ pub(crate) const CLASS: Section = Section {
         may("protected", "boolean"),
         may("protected_queued", "boolean"),
         may("undo", "number"),
+        may("yields", "duration"),
         may("enabled", "boolean"),
     ],
 };

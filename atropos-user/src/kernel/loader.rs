@@ -255,12 +255,30 @@ impl Kernel {
         }
     }
 
+    /// Closes waits and holds of which it turned out that they have ended. One that ends and begins again in between is lost: its
+    /// end then counts as one without a begin.
+    pub fn close_open(&mut self, has_ended: impl Fn(&(OpenKey, OpenValue)) -> bool) {
+        for open in self.open_intervals().iter().filter(|open| has_ended(open)) {
+            let _ = self.open.remove(&open.0);
+        }
+    }
+
     /// Waits and holds open at this moment.
     pub fn open_intervals(&self) -> Vec<(OpenKey, OpenValue)> {
         self.open.iter().filter_map(Result::ok).collect()
     }
 
-    /// Sessions that the kernel half knows.
+    /// Sessions that the kernel half knows, with their requests.
+    pub fn sessions(&self) -> Vec<(SessionKey, SessionValue)> {
+        self.sessions.iter().filter_map(Result::ok).collect()
+    }
+
+    /// One session's request.
+    pub fn session(&self, key: &SessionKey) -> Option<SessionValue> {
+        self.sessions.get(key, 0).ok()
+    }
+
+    /// How many sessions the kernel half knows.
     pub fn session_count(&self) -> usize {
         self.sessions.keys().filter_map(Result::ok).count()
     }

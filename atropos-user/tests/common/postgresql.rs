@@ -58,6 +58,11 @@ impl Postgres {
 
     /// Starts a cluster, or `None` where none is installed.
     pub fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with more settings, each as `name=value`.
+    pub fn start_with(settings: &[&str]) -> Option<Self> {
         let Some(bin) = programs() else {
             super::skip("PostgreSQL is not installed (apt-get install postgresql)");
             return None;
@@ -91,6 +96,7 @@ impl Postgres {
             .args(["-c", "listen_addresses=127.0.0.1"])
             .args(["-c", "shared_buffers=16MB", "-c", "fsync=off"])
             .args(["-c", "max_prepared_transactions=10"])
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
             .args(["-c", &format!("port={port}")])
             .arg("-c")
             .arg(format!(

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::agent::Agent;
-use crate::run::{Crowd, READ};
+use crate::crowd::{Crowd, READ};
 use crate::scene::{is_alive, server};
 
 /// A busy machine may keep the backend from its processor for longer than the preset waits.

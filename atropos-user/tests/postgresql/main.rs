@@ -1,6 +1,10 @@
 //! A live, private `PostgreSQL`: what `why` sees in its memory, whom orders reach, and (with the kernel half, as root) what
 //! `run` does.
 #![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a bench reads the rates that tests print"
+)]
 
 #[cfg(feature = "ebpf")]
 #[path = "../mariadb/agent.rs"]
@@ -9,13 +13,23 @@ mod agent;
 #[path = "../common/mod.rs"]
 mod common;
 
+#[cfg(feature = "ebpf")]
+mod churn;
 mod classes;
+#[cfg(feature = "ebpf")]
+mod crowd;
+#[cfg(feature = "ebpf")]
+mod errors;
 #[cfg(feature = "ebpf")]
 mod exact;
 #[cfg(feature = "ebpf")]
 mod exact_run;
 mod inside;
+#[cfg(feature = "ebpf")]
+mod left_alone;
 mod orders;
+#[cfg(feature = "ebpf")]
+mod probed;
 mod reads;
 #[cfg(feature = "ebpf")]
 mod run;

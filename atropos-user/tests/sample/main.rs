@@ -10,6 +10,8 @@ mod agent;
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "ebpf")]
+mod marks;
 mod program;
 #[cfg(feature = "ebpf")]
 mod run;

@@ -11,7 +11,8 @@ pub(crate) fn start() -> Server {
     Server::start(program(), &[]).unwrap()
 }
 
-fn program() -> &'static Path {
+/// Where it is.
+pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(build)
 }

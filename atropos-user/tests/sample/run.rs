@@ -21,7 +21,7 @@ fn attach(server: &Server) -> Agent {
 }
 
 /// Lets eight readers use the table over and over while something happens; their errors.
-fn with_crowd(server: &Server, happens: impl FnOnce(&AtomicU64)) -> u64 {
+pub(crate) fn with_crowd(server: &Server, happens: impl FnOnce(&AtomicU64)) -> u64 {
     let (stop, done, errors) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -52,7 +52,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-fn gets_on(done: &AtomicU64) {
+pub(crate) fn gets_on(done: &AtomicU64) {
     let before = done.load(Ordering::Relaxed);
     wait_for("the crowd to get on", || {
         (done.load(Ordering::Relaxed) > before + 16).then_some(())

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use atropos::agent::declared::Declared;
+use atropos::config;
 use atropos::elf::operand::Machine;
 use atropos::elf::{Cost, Image};
+use atropos::engine::settings::Kind;
 
 use super::common;
 
@@ -133,4 +136,49 @@ fn pass_all(session: u64) {
 fn the_crate_leaves_one_note_for_each_event() {
     pass_all(5);
     check(&std::env::current_exe().unwrap());
+}
+
+/// A program in C that declares two resources and how its work is ended.
+const DECLARING: &str = r#"
+#include <signal.h>
+#define ATROPOS_IMPLEMENTATION
+#include "atropos.h"
+ATROPOS_RESOURCE(0, LOCK, "table_lock")
+ATROPOS_RESOURCE(1, QUEUE, "workers")
+ATROPOS_CANCELS_TASK(SIGUSR1)
+ATROPOS_ENDS_SESSION(SIGUSR2)
+int main(void) { atropos_task_begin(1); atropos_task_end(1); return 0; }
+"#;
+
+#[test]
+fn what_a_program_in_c_declares_completes_the_preset() {
+    let folder = tempfile::tempdir().unwrap();
+    let include = format!("-I{}/../usdt-probes/include", env!("CARGO_MANIFEST_DIR"));
+    for flags in [
+        &["-O2", "-Wall", "-Wextra", "-Werror", "-Wpedantic"][..],
+        &["-O0", "-s", "-ffunction-sections", "-Wl,--gc-sections"],
+    ] {
+        let flags = [flags, &[include.as_str()]].concat();
+        let program = common::compile(DECLARING, &folder.path().join("declaring"), &flags);
+        let bytes = std::fs::read(program).unwrap();
+        let notes = Image::parse(&bytes).unwrap().usdt().unwrap();
+        let base = config::load("atropos").unwrap_or_else(|problems| panic!("{problems}"));
+        let preset = Declared::read(&notes).unwrap().complete(base).unwrap();
+        let resources: Vec<_> = preset
+            .resources
+            .iter()
+            .map(|resource| (resource.name.as_str(), resource.kind))
+            .collect();
+        assert_eq!(
+            resources,
+            [("table_lock", Kind::Lock), ("workers", Kind::Queue)]
+        );
+        let rungs: Vec<_> = preset
+            .cancel
+            .iter()
+            .flat_map(|cancel| &cancel.rungs)
+            .map(|rung| rung.name.as_str())
+            .collect();
+        assert_eq!(rungs, ["cancel the task", "end the session"]);
+    }
 }

@@ -1,10 +1,11 @@
-//! Measurements: incidents, calm, overhead, soak, ring. Each starts a private server, stops everything that it started, and prints a table.
+//! Measurements: incidents, calm, overhead, soak, churn, ring. Each starts a private server, stops everything that it started, and prints a table.
 //!
 //! What is measured, and against which aim, is in docs/benchmarks.md.
 
 mod bpftrace;
 mod calm;
 mod calm_table;
+mod churn;
 mod incidents;
 mod late;
 mod latencies;
@@ -12,6 +13,7 @@ mod outcome;
 mod overhead;
 mod overhead_table;
 mod pgbench;
+mod program;
 mod ring;
 pub(crate) mod soak;
 mod soak_verdict;
@@ -54,6 +56,8 @@ enum What {
     Overhead(overhead::Overhead),
     /// An hour at 70 % load in enforce mode: nobody may be ended, nothing lost, nothing may grow.
     Soak(soak::SoakBench),
+    /// Whether anything of sessions that come and go is missed or kept, at PostgreSQL.
+    Churn(churn::Churn),
     /// Events a second that the kernel half hands over without a loss.
     Ring(ring::RingBench),
 }
@@ -66,6 +70,7 @@ impl Bench {
             What::Calm(calm) => calm.run(),
             What::Overhead(overhead) => overhead.run(),
             What::Soak(soak) => soak.run(),
+            What::Churn(churn) => churn.run(),
             What::Ring(ring) => ring.run(),
         }
     }

@@ -1,17 +1,13 @@
 //! `bench ring`: the kernel test that counts every event at full speed, optimised, a few times.
 
-use std::path::PathBuf;
-use std::process::Stdio;
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
+use super::program::build_tests;
 use super::stats::Spread;
 use super::{Common, SCHEMA_VERSION};
-use crate::build::with_kernel_half;
 use crate::demo::watch::ask_for_root;
-use crate::process::{as_root, capture, shown, workspace};
-use crate::setup::setup;
+use crate::process::{as_root, capture, workspace};
 
 /// The test; it fails if one event is lost.
 const TEST: &str =
@@ -37,7 +33,7 @@ struct Report {
 
 impl RingBench {
     pub(super) fn run(&self) -> Result<()> {
-        let executable = build()?;
+        let executable = build_tests("kernel")?;
         ask_for_root()?;
         let mut rates = Vec::new();
         for number in 1..=self.runs {
@@ -65,38 +61,6 @@ impl RingBench {
             events_per_s: spread,
         })
     }
-}
-
-/// Builds the kernel tests, optimised; where they are.
-fn build() -> Result<PathBuf> {
-    let mut build = with_kernel_half(&setup(None)?, "test");
-    build.args([
-        "--release",
-        "--package",
-        "atropos-user",
-        "--test",
-        "kernel",
-        "--no-run",
-    ]);
-    println!("$ {}", shown(&build));
-    let messages = build
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !messages.status.success() {
-        bail!("the tests of the kernel half do not build");
-    }
-    executable(&String::from_utf8_lossy(&messages.stdout))
-        .context("cargo does not say where the kernel tests are")
-}
-
-fn executable(messages: &str) -> Option<PathBuf> {
-    let built = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    built
-        .filter(|message| message["target"]["name"] == "kernel")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
 fn parse_rate(output: &str) -> Option<f64> {
@@ -127,16 +91,5 @@ mod tests {
             Some(415_290.0)
         );
         assert_eq!(parse_rate("test result: ok"), None);
-    }
-
-    #[test]
-    fn the_executable_is_the_one_of_the_kernel_tests() {
-        let messages = concat!(
-            r#"{"reason":"compiler-artifact","target":{"name":"atropos"},"executable":"/t/atropos"}"#,
-            "\n",
-            r#"{"reason":"compiler-artifact","target":{"name":"kernel"},"executable":"/t/kernel"}"#,
-            "\n",
-        );
-        assert_eq!(executable(messages), Some(PathBuf::from("/t/kernel")));
     }
 }

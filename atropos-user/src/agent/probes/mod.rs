@@ -6,29 +6,34 @@
 
 mod cpu;
 mod fitted;
+mod kept;
 mod plan;
+mod readings;
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use anyhow::{Result, bail};
 use atropos_common::histogram::BUCKETS;
-use atropos_common::limits::{Loss, MAX_SITES};
+use atropos_common::limits::MAX_SITES;
 use atropos_common::op::Op;
 use atropos_common::record::EventRecord;
 use atropos_common::scope::Scope;
 
 use super::clock;
+use super::kept::Kept;
 use super::resolve::Resolved;
 use crate::engine::input::Blind;
 use crate::engine::record::Level;
-use crate::governor::{Change, Costs, Governor, Reading, Standing};
+use crate::governor::{Change, Costs, Governor, Reading};
 use crate::kernel::{
     Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, calibrate, give_back_heap,
 };
 use cpu::CpuMeter;
 use fitted::Fitted;
-use plan::{Planned, cookie, plan};
+use kept::{SWEEP_EVERY_NS, close_unseen};
+use plan::{cookie, plan};
+pub use readings::ProbeReading;
 
 /// Passings by site since the start.
 type Hits = [u64; MAX_SITES as usize];
@@ -44,33 +49,14 @@ pub struct Harvest {
     pub covered_ns: u64,
     /// Latencies of requests that completed, by bucket.
     pub latency: Vec<(u16, u64)>,
+    /// What the kernel half keeps, of an application that tells by marks.
+    pub kept: Option<Kept>,
     /// What the governor changed.
     pub changes: Vec<Change>,
     /// Resources whose probes are shed.
     pub blind: Vec<Blind>,
     /// What a passing costs on this machine has just been measured, or could not be.
     pub calibrated: Option<Result<Costs, String>>,
-}
-
-/// How one probe fares.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProbeReading {
-    /// Name.
-    pub name: String,
-    /// Passings so far.
-    pub hits: u64,
-    /// For how long it has been attached in all.
-    pub attached_ns: u64,
-    /// What one passing costs the fixture; the dearest of its sites.
-    pub cost_ns: f64,
-    /// When a passing was last noticed, at the end of the tick.
-    pub fired_ns: Option<u64>,
-    /// Passings whose arguments could not be read, as far as records tell.
-    pub unreadable: u64,
-    /// Share of the target's CPU time that its unit takes while it is attached.
-    pub share: f64,
-    /// What its unit is allowed within the budget of calm and of suspect, as far as its cost is known.
-    pub standing: (Standing, Standing),
 }
 
 /// The attached probes.
@@ -87,10 +73,12 @@ pub struct Probes {
     fired_ns: Vec<Option<u64>>,
     unreadable: Vec<u64>,
     attached_ns: Vec<u64>,
+    next_sweep_ns: u64,
     harvested_ns: u64,
     latency_before: Box<Latencies>,
     lost_before: u64,
     forks: bool,
+    marks: bool,
     resources: Vec<String>,
 }
 
@@ -126,10 +114,12 @@ impl Probes {
             fired_ns: vec![None; MAX_SITES as usize],
             unreadable: vec![0; MAX_SITES as usize],
             attached_ns: Vec::new(),
+            next_sweep_ns: now_ns + SWEEP_EVERY_NS,
             harvested_ns: now_ns,
             latency_before: Box::new([0; BUCKETS]),
             lost_before: 0,
             forks: preset.matching.forks,
+            marks: preset.matching.marks,
             resources: resources
                 .map(|resource| resource.name.value.clone())
                 .collect(),
@@ -251,79 +241,10 @@ impl Probes {
         harvest.changes = self.govern(now_ns)?;
         harvest.blind = self.blind();
         self.harvested_ns = now_ns;
+        self.close_ended(&harvest.events);
+        harvest.kept = self.marks.then(|| self.kept());
         self.fit(now_ns)?;
         Ok(harvest)
-    }
-
-    /// Every probe that has a place, with what is known of it.
-    pub fn readings(&self) -> Vec<ProbeReading> {
-        let (calm, suspect) = (
-            self.governor.outlook(Level::Calm),
-            self.governor.outlook(Level::Suspect),
-        );
-        let mut readings: Vec<ProbeReading> = Vec::new();
-        for (index, unit) in self.units.iter().enumerate() {
-            for site in &unit.planned.sites {
-                let at = usize::from(site.cookie);
-                let (hits, fired_ns) = (self.hits_before[at], self.fired_ns[at]);
-                let cost_ns = self.costs.of(site.way(), site.work);
-                match readings.iter_mut().find(|known| known.name == site.name) {
-                    Some(known) => {
-                        known.hits += hits;
-                        known.unreadable += self.unreadable[at];
-                        known.fired_ns = known.fired_ns.max(fired_ns);
-                        known.cost_ns = known.cost_ns.max(cost_ns);
-                    }
-                    None => readings.push(ProbeReading {
-                        name: site.name.clone(),
-                        hits,
-                        attached_ns: self.attached_ns[index],
-                        cost_ns,
-                        fired_ns,
-                        unreadable: self.unreadable[at],
-                        share: self.governor.share(index),
-                        standing: (calm[index], suspect[index]),
-                    }),
-                }
-            }
-        }
-        readings
-    }
-
-    /// Passings of each probe so far, in the order of the preset: name and count.
-    ///
-    /// # Errors
-    /// When the map cannot be read.
-    pub fn hits(&self) -> Result<Vec<(String, u64)>> {
-        let hits = self.counters.hits()?;
-        let mut found: Vec<(String, u64)> = Vec::new();
-        for site in self.sites() {
-            let hits = hits[usize::from(site.cookie)];
-            match found.last_mut() {
-                Some((name, sum)) if *name == site.name => *sum += hits,
-                _ => found.push((site.name.clone(), hits)),
-            }
-        }
-        Ok(found)
-    }
-
-    /// Things that could not be kept so far, by cause.
-    ///
-    /// # Errors
-    /// When the map cannot be read.
-    pub fn lost(&self) -> Result<[u64; Loss::COUNT]> {
-        self.counters.lost()
-    }
-
-    /// Every site in the order of the preset.
-    fn sites(&self) -> Vec<&Planned> {
-        let mut sites: Vec<&Planned> = self
-            .units
-            .iter()
-            .flat_map(|unit| &unit.planned.sites)
-            .collect();
-        sites.sort_by_key(|site| site.cookie);
-        sites
     }
 
     /// Since when the request probes have been attached, if they are.
@@ -416,6 +337,9 @@ impl Probes {
             if wanted && unit.is_off() {
                 if unit.planned.times_requests {
                     self.counters.start_sample(now_ns)?;
+                }
+                if let Some(keeps) = unit.planned.keeps {
+                    close_unseen(&mut self.kernel, keeps);
                 }
                 unit.begin(&mut self.kernel)?;
             } else if !wanted {

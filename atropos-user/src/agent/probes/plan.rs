@@ -21,7 +21,6 @@ pub(super) struct Planned {
     pub(super) cookie: u16,
     pub(super) file: PathBuf,
     pub(super) site: PlacedSite,
-    /// Requests are counted in the kernel; everything else is rare and sent.
     pub(super) work: Work,
 }
 
@@ -56,7 +55,16 @@ pub(super) struct PlannedUnit {
     pub(super) unit: Unit,
     /// Requests begin and end here: latencies are known while it is attached.
     pub(super) times_requests: bool,
+    /// What the kernel half keeps open between its passings: holds, or waits.
+    pub(super) keeps: Option<Keeps>,
     pub(super) sites: Vec<Planned>,
+}
+
+/// What the kernel half keeps open of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keeps {
+    pub(super) resource: ResourceId,
+    pub(super) holds: bool,
 }
 
 /// What makes probes one unit.
@@ -96,7 +104,7 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
             join(&mut planned.unit, probe);
             planned
         } else {
-            units.push((bond, alone(probe)));
+            units.push((bond, alone(probe, bond)));
             &mut units.last_mut().context("a unit was just added")?.1
         };
         for site in &place.sites {
@@ -105,7 +113,7 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
                 cookie: cookie(taken, name)?,
                 file: place.file.clone(),
                 site: site.clone(),
-                work: work(probe.op),
+                work: work(probe.op, resolved.preset.matching.marks),
             });
             taken += 1;
         }
@@ -137,7 +145,7 @@ fn bond(probe: &Probe, index: usize) -> Bond {
 }
 
 /// A unit of one probe, without its sites.
-fn alone(probe: &Probe) -> PlannedUnit {
+fn alone(probe: &Probe, bond: Bond) -> PlannedUnit {
     let times_requests = matches!(probe.op, Op::RequestBegin | Op::RequestEnd);
     PlannedUnit {
         unit: Unit {
@@ -150,6 +158,17 @@ fn alone(probe: &Probe) -> PlannedUnit {
             divisible: times_requests || probe.op == Op::Progress,
         },
         times_requests,
+        keeps: match bond {
+            Bond::Waits(resource) => Some(Keeps {
+                resource,
+                holds: false,
+            }),
+            Bond::Holds(resource) => Some(Keeps {
+                resource,
+                holds: true,
+            }),
+            Bond::Requests | Bond::Units(_) | Bond::Alone(_) => None,
+        },
         sites: Vec::new(),
     }
 }
@@ -162,9 +181,12 @@ fn join(unit: &mut Unit, probe: &Probe) {
     unit.sample = unit.sample.or(probe.sample);
 }
 
-fn work(op: Op) -> Work {
+/// Requests are counted in the kernel; everything else is rare and sent, but for the holds that an application tells by marks,
+/// which are read out of the kernel's map.
+fn work(op: Op, marks: bool) -> Work {
     match op {
         Op::RequestBegin | Op::RequestEnd => Work::Counted,
+        Op::Acquire | Op::Release if marks => Work::Counted,
         _ => Work::Sent,
     }
 }

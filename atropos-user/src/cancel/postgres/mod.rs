@@ -7,25 +7,31 @@
 //! ends in that gap leaves the cancel to the one behind it. `pg_terminate_backend` has no such gap for an idle session that
 //! stays idle.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::engine::input::OrderResult;
-use crate::engine::record::Task;
+use crate::engine::record::{Decision, Task};
 
 use super::{Answer, Clock, Initiator};
 
 mod command;
 mod connection;
+mod remark;
 
 pub use command::PgCommand;
 pub use connection::PgEndpoint;
 
 use command::{Failure, Seen};
 use connection::Warm;
+use remark::Question;
 
 /// How often, and with which pause, the end of our own second session is looked for.
 const SETTLE_TRIES: u32 = 50;
 const SETTLE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Answers that are kept; a table that is renamed is called by its old name until they are thrown away.
+const REMEMBERED: usize = 256;
 
 /// The next step for whoever lacks rights.
 const GRANT_HINT: &str = "as a superuser of the server run: GRANT pg_signal_backend, pg_read_all_stats TO the control \
@@ -54,6 +60,8 @@ impl PostgresSettings {
 pub struct Postgres {
     commands: Vec<PgCommand>,
     warm: Warm,
+    /// What has been asked already: names rarely change.
+    answered: BTreeMap<Question, String>,
 }
 
 impl Postgres {
@@ -68,6 +76,7 @@ impl Postgres {
         Self {
             commands,
             warm: Warm::new(endpoint, timeout, clock),
+            answered: BTreeMap::new(),
         }
     }
 
@@ -195,5 +204,27 @@ impl Initiator for Postgres {
 
     async fn keep_warm(&mut self) -> Result<(), String> {
         self.warm.keep().await
+    }
+
+    async fn remarks(&mut self, decision: &Decision) -> Vec<String> {
+        let mut remarks = Vec::new();
+        for question in Question::of(decision) {
+            if let Some(known) = self.answered.get(&question) {
+                remarks.push(known.clone());
+                continue;
+            }
+            // Without a connection, or when the server is slow to answer, the numbers must do.
+            let Ok(rows) = self.warm.rows(&question.query()).await else {
+                break;
+            };
+            if let Some(said) = rows.first().and_then(|row| question.sentence(row)) {
+                remarks.push(said.clone());
+                if self.answered.len() >= REMEMBERED {
+                    self.answered.clear();
+                }
+                self.answered.insert(question, said);
+            }
+        }
+        remarks
     }
 }

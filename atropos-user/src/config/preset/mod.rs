@@ -66,6 +66,8 @@ pub struct Match {
     pub symbols: Vec<Located<String>>,
     /// Each session is a process of its own, forked from the one that is watched.
     pub forks: bool,
+    /// It tells of its sessions and resources by marks of its own; nothing is read out of its memory.
+    pub marks: bool,
 }
 
 /// A number that depends on the build.
@@ -222,6 +224,8 @@ pub struct TaskClass {
     pub statements: Vec<String>,
     /// User names.
     pub principals: Vec<String>,
+    /// It lets go by itself of what others want once somebody has waited so long, nanoseconds.
+    pub yields_ns: Option<u64>,
 }
 
 /// How tasks are ended.

@@ -133,6 +133,7 @@ fn matching(fields: &Fields<'_>) -> Match {
         programs: programs.into_iter().map(|program| program.value).collect(),
         symbols: fields.texts("symbols"),
         forks: fields.flag("forks", false),
+        marks: fields.flag("marks", false),
     }
 }
 

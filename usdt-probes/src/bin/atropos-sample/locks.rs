@@ -6,6 +6,8 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use usdt_probes::mark;
+
 use crate::marks::{sample_lock_wait, sample_lock_woken};
 use crate::sessions::lock as locked;
 use crate::stop::{self, Stop};
@@ -15,8 +17,24 @@ use crate::{clock, list, sleep};
 /// Tickets that may be used again. Its mutex guards every lock's lists as well.
 static SPARE: Mutex<Vec<&'static Ticket>> = Mutex::new(Vec::new());
 
+/// The number that the marks give table locks.
+const TABLE_LOCK: u64 = 0;
+
+usdt_probes::resource!(0, LOCK, "table_lock");
+
 /// Gets a lock, waiting if need be, at most until `until_us` of the monotonic clock.
 pub(crate) fn acquire(
+    session: &'static Session,
+    lock: &'static Lock,
+    mode: Mode,
+    until_us: u64,
+) -> Result<&'static Ticket, Stop> {
+    let ticket = get(session, lock, mode, until_us)?;
+    mark::acquire(number(session), TABLE_LOCK, address(lock), shared(mode));
+    Ok(ticket)
+}
+
+fn get(
     session: &'static Session,
     lock: &'static Lock,
     mode: Mode,
@@ -44,7 +62,9 @@ pub(crate) fn acquire(
         .store(ptr::from_ref(ticket).cast_mut(), Ordering::Release);
     drop(spare);
     sample_lock_wait(session, lock);
+    mark::wait_begin(number(session), TABLE_LOCK, address(lock), shared(mode));
     let result = wait(session, until_us);
+    mark::wait_end(number(session), TABLE_LOCK, address(lock));
     sample_lock_woken(session, lock);
     match result {
         Ok(()) => Ok(ticket),
@@ -54,6 +74,9 @@ pub(crate) fn acquire(
 
 /// Gives a lock back.
 pub(crate) fn release(ticket: &'static Ticket, lock: &'static Lock) {
+    if let Some(session) = owner(ticket) {
+        mark::release(number(session), TABLE_LOCK, address(lock));
+    }
     let mut spare = locked(&SPARE);
     list::remove(&ticket.node);
     retire(ticket, &mut spare);
@@ -136,4 +159,19 @@ fn may_have(session: &Session, lock: &'static Lock, mode: Mode) -> bool {
 fn owner(ticket: &Ticket) -> Option<&'static Session> {
     // SAFETY: null, or set from a `&'static Session` by `acquire`.
     unsafe { ticket.session.load(Ordering::Relaxed).as_ref() }
+}
+
+/// The session as the marks know it.
+fn number(session: &Session) -> u64 {
+    session.id.load(Ordering::Relaxed)
+}
+
+/// The lock as the marks know it.
+fn address(lock: &'static Lock) -> u64 {
+    ptr::from_ref(lock).addr() as u64
+}
+
+/// The mode as the marks have it.
+fn shared(mode: Mode) -> u64 {
+    u64::from(mode == Mode::Shared)
 }

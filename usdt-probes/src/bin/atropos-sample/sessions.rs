@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use usdt_probes::mark;
+
 use crate::marks::{sample_request_begin, sample_request_end, sample_session_end};
 use crate::visible::{Session, sample_completed, sample_sessions, state, write};
 use crate::{clock, list};
@@ -45,6 +47,7 @@ pub(crate) fn open(socket: i32) -> &'static Session {
 /// Takes a session out of the list.
 pub(crate) fn close(session: &'static Session) {
     sample_session_end(session);
+    mark::session_end(load(&session.id));
     let mut idle = lock(&IDLE);
     list::remove(&session.node);
     session.seal.store(0, Ordering::Release);
@@ -67,6 +70,7 @@ pub(crate) fn begin(session: &'static Session, statement: &str) {
         .store(clock::epoch_s(), Ordering::Relaxed);
     session.set(state::BUSY, true);
     sample_request_begin(session);
+    mark::task_begin(load(&session.id));
 }
 
 /// The statement is over.
@@ -77,6 +81,11 @@ pub(crate) fn end(session: &'static Session) {
     session.set(state::BUSY | state::KILLED, false);
     sample_completed.fetch_add(1, Ordering::Relaxed);
     sample_request_end(session);
+    mark::task_end(load(&session.id));
+}
+
+fn load(number: &AtomicU64) -> u64 {
+    number.load(Ordering::Relaxed)
 }
 
 /// Locks a mutex. A thread that panicked left nothing half done that the others could not bear.

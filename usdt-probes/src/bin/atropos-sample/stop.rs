@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering;
 use crate::marks::sample_killed;
 use crate::visible::{Session, state};
 
+usdt_probes::cancels_task!(SIGUSR1);
+usdt_probes::ends_session!(SIGUSR2);
+
 thread_local! {
     /// The session that this thread serves.
     static CURRENT: Cell<Option<&'static Session>> = const { Cell::new(None) };

@@ -1,0 +1,72 @@
+//! What the kernel half keeps between passings: requests, waits and holds, and what of it has ended without a word.
+
+use atropos_common::op::Op;
+use atropos_common::record::{OpenKey, OpenValue, SessionKey};
+
+use super::Probes;
+use super::plan::Keeps;
+use crate::agent::kept::Kept;
+use crate::engine::input::Activity;
+use crate::engine::record::Task;
+use crate::kernel::{Decoded, Kernel};
+
+/// How often waits that have ended without a word are looked for.
+pub(super) const SWEEP_EVERY_NS: u64 = 5_000_000_000;
+
+impl Probes {
+    /// A session that said that it is gone has let go of everything.
+    pub(super) fn close_ended(&mut self, events: &[Decoded]) {
+        let ended: Vec<SessionKey> = events
+            .iter()
+            .filter(|decoded| decoded.op == Op::SessionEnd)
+            .map(|decoded| SessionKey {
+                session: decoded.record.session,
+                pid: decoded.record.pid,
+                reserved: 0,
+            })
+            .collect();
+        if !ended.is_empty() {
+            self.kernel.close_open(|(key, _)| {
+                ended
+                    .iter()
+                    .any(|gone| (gone.session, gone.pid) == (key.session, key.pid))
+            });
+        }
+    }
+
+    /// Whether a session still runs the request, or still runs none, that it had when it was looked at.
+    pub fn is_still(&self, task: &Task, pid: u32) -> bool {
+        let key = SessionKey {
+            session: task.session.0,
+            pid,
+            reserved: 0,
+        };
+        self.kernel.session(&key).is_some_and(|now| {
+            u64::from(now.generation) == task.request
+                && (now.begin_ns != 0) == (task.activity == Activity::Busy)
+        })
+    }
+
+    /// Forgets waits that the kernel half has open although they have ended, now and then.
+    pub fn forget_waits(&mut self, now_ns: u64, has_ended: impl Fn(&(OpenKey, OpenValue)) -> bool) {
+        if now_ns >= self.next_sweep_ns {
+            self.next_sweep_ns = now_ns + SWEEP_EVERY_NS;
+            self.kernel.close_open(has_ended);
+        }
+    }
+
+    /// What the kernel half keeps at this moment.
+    pub fn kept(&self) -> Kept {
+        Kept {
+            processes: self.kernel.watched(),
+            sessions: self.kernel.sessions(),
+            open: self.kernel.open_intervals(),
+        }
+    }
+}
+
+/// Closes what was open when the probes of these waits or holds were last there: what became of it meanwhile nobody saw.
+pub(super) fn close_unseen(kernel: &mut Kernel, keeps: Keeps) {
+    kernel
+        .close_open(|(key, _)| key.resource == keeps.resource.0 && (key.hold != 0) == keeps.holds);
+}

@@ -1,0 +1,222 @@
+//! An application that tells of itself by marks: sessions and waits out of what the kernel half keeps, without a look at the
+//! target's memory. Pure.
+//!
+//! A wait whose blockers are not known (they came before the probes) makes its resource partly unknown: nothing is cancelled for
+//! its sake.
+
+use std::collections::BTreeMap;
+
+use atropos_common::record::{OpenKey, OpenValue};
+
+use super::kept::Kept;
+use super::watch::View;
+use crate::config::Preset;
+use crate::engine::input::{
+    Activity, BlockKind, Blocker, Evidence, InstanceKey, InstanceName, ResourceId, SessionKey,
+    SessionState, Snapshot, Wait,
+};
+use crate::engine::settings::Kind;
+
+/// The mode that is shared with others who have it; any other excludes everybody (`usdt-probes/include/atropos.h`).
+const SHARED: u32 = 1;
+
+/// What is known beyond one look.
+pub struct Told {
+    /// Kind and name of each resource.
+    resources: Vec<(Kind, String)>,
+    /// Since when a session that holds something has been seen without a task.
+    idle_since: BTreeMap<u64, u64>,
+}
+
+/// A wait or a hold.
+struct Open {
+    session: u64,
+    instance: u64,
+    mode: u32,
+    since_ns: u64,
+}
+
+impl Told {
+    /// For the resources of a preset.
+    pub fn new(preset: &Preset) -> Self {
+        let resources = preset
+            .resources
+            .iter()
+            .map(|resource| (resource.kind, resource.name.value.clone()))
+            .collect();
+        Self {
+            resources,
+            idle_since: BTreeMap::new(),
+        }
+    }
+
+    /// One look.
+    pub fn look(&mut self, kept: &Kept, now_ns: u64) -> View {
+        let snapshots: Vec<Snapshot> = (0_u16..)
+            .zip(&self.resources)
+            .map(|(index, (kind, name))| {
+                let of = |hold: u8| -> Vec<Open> {
+                    let of = |(key, _): &&(OpenKey, OpenValue)| {
+                        (key.resource, key.hold) == (index, hold)
+                    };
+                    kept.open.iter().filter(of).map(Open::from).collect()
+                };
+                snapshot(ResourceId(index), *kind, name, &of(0), &of(1), now_ns)
+            })
+            .collect();
+        View {
+            sessions: self.sessions(kept, now_ns),
+            waiting_count: snapshots.iter().map(|look| look.waits.len()).sum(),
+            snapshots,
+            session_count: kept.sessions.len(),
+            ..View::default()
+        }
+    }
+
+    /// Sessions that run a task, or hold something between two tasks.
+    fn sessions(&mut self, kept: &Kept, now_ns: u64) -> Vec<SessionState> {
+        let mut states = BTreeMap::new();
+        // Whose task began before the probes came is only known by what it does: it is taken for busy, and has no number.
+        for (key, value) in &kept.open {
+            let since_ns = value.since_ns;
+            let state = states
+                .entry(key.session)
+                .or_insert_with(|| state(key.session, value.tid, 0, Activity::Busy, since_ns));
+            state.since_ns = state.since_ns.min(since_ns);
+        }
+        let mut idle = BTreeMap::new();
+        for (key, value) in &kept.sessions {
+            let (session, request) = (key.session, u64::from(value.generation));
+            let (activity, since_ns) = if value.begin_ns != 0 {
+                (Activity::Busy, value.begin_ns)
+            } else if states.contains_key(&session) {
+                let before = self.idle_since.get(&session).copied().unwrap_or(now_ns);
+                idle.insert(session, before);
+                (Activity::IdleWithLocks, before)
+            } else {
+                continue;
+            };
+            let state = state(session, value.tid, request, activity, since_ns);
+            states.insert(session, state);
+        }
+        self.idle_since = idle;
+        states.into_values().collect()
+    }
+}
+
+impl From<&(OpenKey, OpenValue)> for Open {
+    fn from((key, value): &(OpenKey, OpenValue)) -> Self {
+        Self {
+            session: key.session,
+            instance: key.instance,
+            mode: value.value as u32,
+            since_ns: value.since_ns,
+        }
+    }
+}
+
+fn state(
+    session: u64,
+    thread: u32,
+    request: u64,
+    activity: Activity,
+    since_ns: u64,
+) -> SessionState {
+    SessionState {
+        session: SessionKey(session),
+        id: session,
+        thread,
+        request,
+        activity,
+        since_ns,
+        transaction_since_ns: None,
+        class: None,
+        principal: String::new(),
+        fingerprint: 0,
+        digest: String::new(),
+        progress: None,
+        killed: false,
+        own: false,
+    }
+}
+
+/// Who waits for whom on one resource.
+fn snapshot(
+    resource: ResourceId,
+    kind: Kind,
+    name: &str,
+    waits: &[Open],
+    holds: &[Open],
+    now_ns: u64,
+) -> Snapshot {
+    let mut complete = true;
+    let mut listed = Vec::new();
+    for wait in waits {
+        let blockers = blockers(kind, wait, waits, holds);
+        complete &= !blockers.is_empty();
+        if !blockers.is_empty() {
+            listed.push(Wait {
+                waiter: SessionKey(wait.session),
+                instance: InstanceKey(wait.instance),
+                mode: wait.mode,
+                since_ns: wait.since_ns.min(now_ns),
+                blockers,
+            });
+        }
+    }
+    let mut instances: Vec<u64> = listed.iter().map(|wait| wait.instance.0).collect();
+    instances.sort_unstable();
+    instances.dedup();
+    let instances = instances.into_iter().map(|instance| InstanceName {
+        instance: InstanceKey(instance),
+        name: if instance < 0x10000 {
+            format!("{name} {instance}")
+        } else {
+            format!("{name} {instance:#x}")
+        },
+    });
+    Snapshot {
+        at_ns: now_ns,
+        resource,
+        evidence: Evidence::OpenMap,
+        complete,
+        instances: instances.collect(),
+        waits: listed,
+    }
+}
+
+/// Everybody who must go before a wait can end: holders; of a lock, also those who wait for it longer. Where nobody holds it in a
+/// mode that excludes the waiter and nobody came before, somebody who queues must be in its way all the same, whatever the order.
+fn blockers(kind: Kind, wait: &Open, waits: &[Open], holds: &[Open]) -> Vec<Blocker> {
+    let in_way = |other: &&Open| {
+        let excludes = kind != Kind::Lock || wait.mode != SHARED || other.mode != SHARED;
+        other.instance == wait.instance && other.session != wait.session && excludes
+    };
+    let blocker = |kind| {
+        move |other: &Open| Blocker {
+            session: SessionKey(other.session),
+            kind,
+            mode: other.mode,
+            since_ns: other.since_ns,
+        }
+    };
+    let mut blockers: Vec<Blocker> = holds
+        .iter()
+        .filter(in_way)
+        .map(blocker(BlockKind::Granted))
+        .collect();
+    if kind != Kind::Lock {
+        return blockers;
+    }
+    let queued = || waits.iter().filter(in_way);
+    let earlier = queued().filter(|other| other.since_ns < wait.since_ns);
+    blockers.extend(earlier.map(blocker(BlockKind::Queued)));
+    if blockers.is_empty() {
+        blockers.extend(queued().map(blocker(BlockKind::Queued)));
+    }
+    blockers
+}
+
+#[cfg(test)]
+#[path = "told_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+//! Every probe of the preset attached to a cluster, harvested as the agent does it, for tests of what the kernel half keeps.
+
+use std::time::Duration;
+
+use atropos::agent::kept::Kept;
+use atropos::agent::probes::Probes;
+use atropos::agent::resolve::Resolved;
+use atropos::agent::run::TICK;
+use atropos::agent::silent::ended;
+use atropos::agent::watch::Watcher;
+use atropos::engine::record::Level;
+
+use crate::common::clock_ns;
+use crate::common::postgresql::Postgres;
+use crate::scene::{preset, resolve};
+
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The probes, and what they have told so far.
+pub(crate) struct Probed {
+    probes: Probes,
+    resolved: Resolved,
+    watcher: Watcher,
+    /// Requests whose end was seen after their begin.
+    pub(crate) request_count: u64,
+    /// Things that could not be kept.
+    pub(crate) lost_count: u64,
+}
+
+impl Probed {
+    /// Attaches all of them.
+    pub(crate) fn attach(server: &Postgres) -> Self {
+        let resolved = resolve(server.pid, preset());
+        let mut probes = Probes::attach(&resolved, clock_ns()).unwrap();
+        probes.set_level(Level::Suspect, clock_ns()).unwrap();
+        let watcher = resolved.watcher().unwrap();
+        Self {
+            probes,
+            resolved,
+            watcher,
+            request_count: 0,
+            lost_count: 0,
+        }
+    }
+
+    /// Takes what has come in.
+    pub(crate) fn harvest(&mut self) {
+        let harvest = self.probes.harvest(clock_ns()).unwrap();
+        self.lost_count += harvest.lost;
+        self.request_count += harvest.latency.iter().map(|(_, count)| count).sum::<u64>();
+    }
+
+    /// Looks at who waits, and forgets waits that ended without a word.
+    fn look(&mut self) {
+        let now_ns = clock_ns();
+        let view = self.watcher.look(&self.resolved.memory, now_ns, &[]);
+        let ended = |wait: &_| {
+            ended(wait, &view.snapshots, |told| {
+                self.watcher.session_told(told)
+            })
+        };
+        self.probes.forget_waits(now_ns, ended);
+    }
+
+    /// What the kernel half keeps.
+    pub(crate) fn kept(&self) -> Kept {
+        self.probes.kept()
+    }
+
+    /// Harvests once a tick while something else goes on.
+    pub(crate) async fn harvest_during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                _ = tick.tick() => self.harvest(),
+            }
+        }
+    }
+
+    /// Harvests until the kernel half keeps what it should.
+    #[track_caller]
+    pub(crate) fn keeps(&mut self, what: &str, expected: impl Fn(&Kept) -> bool) {
+        let deadline_ns = clock_ns() + PATIENCE.as_nanos() as u64;
+        loop {
+            self.harvest();
+            self.look();
+            let kept = self.kept();
+            if expected(&kept) {
+                return;
+            }
+            assert!(clock_ns() < deadline_ns, "not {what}: {kept:#?}");
+            std::thread::sleep(TICK);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The sample server as an application that nobody knows: under another name, by its marks alone. Needs root and the kernel half.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use usdt_probes::server::Server;
+
+use crate::agent::Agent;
+use crate::common::clock_ns;
+use crate::common::wait_for;
+use crate::run::{gets_on, with_crowd};
+use crate::scene::person;
+use atropos::engine::settings::Tuning;
+
+/// The server under a name that no preset knows.
+struct Stranger {
+    server: Server,
+    _folder: TempDir,
+}
+
+fn stranger() -> Stranger {
+    let folder = tempfile::tempdir().unwrap();
+    let program: PathBuf = folder.path().join("key-value");
+    std::fs::copy(crate::program::program(), &program).unwrap();
+    Stranger {
+        server: Server::start(&program, &[]).unwrap(),
+        _folder: folder,
+    }
+}
+
+fn attach(server: &Server) -> Agent {
+    let pid = server.pid().to_string();
+    let mut agent = Agent::start(&["--pid", &pid, "--slo", "p99=20ms", "--enforce"]);
+    let attached = agent.wait_for("attached", |line| line["event"] == "attached");
+    assert_eq!(attached["preset"], "atropos");
+    agent
+}
+
+#[test]
+fn an_application_known_by_its_marks_alone_loses_its_forgotten_session_and_nobody_else() {
+    let stranger = stranger();
+    let server = &stranger.server;
+    let mut agent = attach(server);
+    let errors = with_crowd(server, |done| {
+        let (mut decoy, mut forgotten) = (person(server, "batch"), person(server, "batch"));
+        for (client, line) in [(&mut decoy, "GET other k"), (&mut forgotten, "GET t k")] {
+            client.command("BEGIN").unwrap().result.unwrap();
+            client.command(line).unwrap().result.unwrap();
+        }
+        let (idle_since_ns, allowed_ns) = (clock_ns(), Tuning::default().min_idle_ns);
+        wait_for("the session to be forgotten", || {
+            (clock_ns() - idle_since_ns > allowed_ns + allowed_ns / 10).then_some(())
+        });
+        gets_on(done);
+        let mut admin = person(server, "admin");
+        admin.send("EXCLUSIVE t 10").unwrap();
+        let decision = agent.decision(|decision| decision["orders"][0].is_object());
+        let order = &decision["orders"][0];
+        assert_eq!(order["task"]["id"], forgotten.session(), "{decision:#}");
+        assert_eq!(order["rung_name"], "end the session");
+        assert_eq!(agent.outcome()["result"], "released");
+        assert!(admin.receive().unwrap().result.is_ok());
+        gets_on(done);
+        assert!(forgotten.command("GET t k").is_err(), "it is gone");
+        assert!(decoy.command("COMMIT").unwrap().result.is_ok());
+    });
+    assert_eq!(errors, 0);
+    assert_eq!(agent.sent().len(), 1, "one order, no second");
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn a_long_task_in_the_way_is_cancelled_and_its_session_goes_on() {
+    let stranger = stranger();
+    let server = &stranger.server;
+    let mut agent = attach(server);
+    let errors = with_crowd(server, |done| {
+        let (mut report, mut admin) = (person(server, "report"), person(server, "admin"));
+        gets_on(done);
+        report.send("SCAN t 60000").unwrap();
+        gets_on(done);
+        admin.send("EXCLUSIVE t 10").unwrap();
+        let decision = agent.decision(|decision| decision["orders"][0].is_object());
+        let order = &decision["orders"][0];
+        assert_eq!(order["rung_name"], "cancel the task", "{decision:#}");
+        assert_eq!(agent.outcome()["result"], "released");
+        let chosen = order["task"]["id"].as_u64().unwrap();
+        assert!(
+            [report.session(), admin.session()].contains(&chosen),
+            "{decision:#}"
+        );
+        let ended = if chosen == report.session() {
+            &mut report
+        } else {
+            &mut admin
+        };
+        assert!(ended.receive().unwrap().is_cancelled());
+        gets_on(done);
+        assert!(ended.command("GET t k").unwrap().result.is_ok());
+    });
+    assert_eq!(errors, 0);
+    assert_eq!(agent.sent().len(), 1, "one order, no second");
+}
