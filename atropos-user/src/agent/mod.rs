@@ -12,6 +12,7 @@ pub mod kept;
 mod locate;
 #[cfg(feature = "ebpf")]
 pub mod probes;
+pub mod processor;
 mod register;
 pub mod resolve;
 #[cfg(feature = "ebpf")]

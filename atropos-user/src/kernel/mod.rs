@@ -13,6 +13,7 @@ mod log;
 mod orders;
 mod ring;
 mod site;
+mod wakes;
 
 pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};
@@ -21,3 +22,4 @@ pub use loader::{Kernel, ProgramStat};
 pub use orders::{OrderSite, Orders};
 pub use ring::Ring;
 pub use site::SiteLink;
+pub use wakes::{Wake, Wakes};
