@@ -1,8 +1,9 @@
 //! The kernel half of Atropos: five programs that know mechanisms and operations, never applications.
 //!
 //! [`site`] runs at every probed address; the cookie names the [`SiteSpec`](atropos_common::site::SiteSpec) that says what
-//! passing it means. [`order`] runs only where and while an order waits for the thread that passes. [`waking`] runs while wake-ups are asked for. [`task_exit`] and [`task_new`] keep the set of watched processes true. No program loops over anything
-//! but a constant, allocates, or touches a process that is not in `SCOPE`.
+//! passing it means. [`order`] runs only where and while an order waits for the thread that passes, [`waking`] only while
+//! somebody asks who wakes whom. [`task_exit`] and [`task_new`] keep the set of watched processes true. No program loops over
+//! anything but a constant, allocates, or touches a process that is not in `SCOPE`.
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
