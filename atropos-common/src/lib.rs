@@ -12,6 +12,7 @@ pub mod order;
 pub mod record;
 pub mod scope;
 pub mod site;
+pub mod wake;
 
 #[cfg(feature = "user")]
 mod pod;

@@ -15,6 +15,9 @@ pub const MAX_OPEN: u32 = 32_768;
 /// Orders that can wait for their threads at once.
 pub const MAX_ORDERS: u32 = 64;
 
+/// Pairs of waker and woken that are remembered; the oldest make room.
+pub const MAX_WAKES: u32 = 8192;
+
 /// Resources that a preset can declare.
 pub const MAX_RESOURCES: u32 = 64;
 

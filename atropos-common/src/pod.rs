@@ -4,6 +4,7 @@ use crate::order::{OrderKey, OrderValue};
 use crate::record::{OpenKey, OpenValue, SessionKey, SessionValue, Totals};
 use crate::scope::Scope;
 use crate::site::SiteSpec;
+use crate::wake::{WakeKey, WakeValue};
 
 macro_rules! pod {
     ($($shared:ty),+) => {
@@ -24,5 +25,7 @@ pod!(
     Totals,
     Scope,
     OrderKey,
-    OrderValue
+    OrderValue,
+    WakeKey,
+    WakeValue
 );

@@ -1,8 +1,9 @@
-//! The kernel half of Atropos: four programs that know mechanisms and operations, never applications.
+//! The kernel half of Atropos: five programs that know mechanisms and operations, never applications.
 //!
 //! [`site`] runs at every probed address; the cookie names the [`SiteSpec`](atropos_common::site::SiteSpec) that says what
-//! passing it means. [`order`] runs only where and while an order waits for the thread that passes. [`task_exit`] and [`task_new`] keep the set of watched processes true. No program loops over anything
-//! but a constant, allocates, or touches a process that is not in `SCOPE`.
+//! passing it means. [`order`] runs only where and while an order waits for the thread that passes, [`waking`] only while
+//! somebody asks who wakes whom. [`task_exit`] and [`task_new`] keep the set of watched processes true. No program loops over
+//! anything but a constant, allocates, or touches a process that is not in `SCOPE`.
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
@@ -29,6 +30,7 @@ mod maps;
 mod ops;
 mod orders;
 mod tasks;
+mod wakes;
 
 use aya_ebpf::macros::{btf_tracepoint, tracepoint, uprobe};
 use aya_ebpf::programs::{BtfTracePointContext, ProbeContext, TracePointContext};
@@ -55,6 +57,12 @@ fn task_exit(_ctx: BtfTracePointContext) {
 #[tracepoint]
 fn task_new(ctx: TracePointContext) {
     let _ = tasks::new(&ctx);
+}
+
+/// `sched:sched_waking`: the current thread wakes another.
+#[tracepoint]
+fn waking(ctx: TracePointContext) {
+    let _ = wakes::waking(&ctx);
 }
 
 #[panic_handler]

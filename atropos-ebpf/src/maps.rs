@@ -2,14 +2,16 @@
 
 use atropos_common::histogram::BUCKETS;
 use atropos_common::limits::{
-    Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, RING_BYTES, TOTAL_SLOTS,
+    Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, MAX_WAKES, RING_BYTES,
+    TOTAL_SLOTS,
 };
 use atropos_common::order::{OrderKey, OrderValue};
 use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
+use atropos_common::wake::{WakeKey, WakeValue};
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
-use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray, RingBuf};
+use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 
 /// What each site means, by cookie. Written by the agent before the site is attached.
@@ -32,6 +34,10 @@ pub(crate) static OPEN: HashMap<OpenKey, OpenValue, { MAX_OPEN as usize }> = Has
 /// Orders that wait for their threads. Put down and taken back by the agent.
 #[btf_map]
 pub(crate) static ORDERS: HashMap<OrderKey, OrderValue, { MAX_ORDERS as usize }> = HashMap::new();
+
+/// Who woke whom, while somebody asks for it.
+#[btf_map]
+pub(crate) static WAKES: LruHashMap<WakeKey, WakeValue, { MAX_WAKES as usize }> = LruHashMap::new();
 
 /// Sums by resource; the last slot is for requests. This map and the three behind it hold one value for each CPU, a whole
 /// array, so that the agent reads it in one call.

@@ -112,6 +112,7 @@ impl<'a> Forest<'a> {
             doing: state
                 .map(|state| doing(state, self.now_ns))
                 .unwrap_or_default(),
+            processor: None,
             waits_for: self.waits.get(&key).map(|(_, waits_for)| waits_for.clone()),
             in_the_way: self.ways.get(&key).into_iter().flatten().cloned().collect(),
             waiters_count: self.freed(key).len(),

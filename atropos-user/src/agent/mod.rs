@@ -14,6 +14,7 @@ mod levels;
 mod locate;
 #[cfg(feature = "ebpf")]
 pub mod probes;
+pub mod processor;
 mod register;
 pub mod resolve;
 #[cfg(feature = "ebpf")]

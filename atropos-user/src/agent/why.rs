@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::forest::{Forest, doing};
+use super::processor::{self, Processor};
 use super::resolve::Resolved;
 use super::watch::{Slots, View, Watcher};
 use super::{clock, initiator};
@@ -71,6 +72,8 @@ pub struct Node {
     pub statement: String,
     /// What it is doing: "running for 1.2 s", "idle in a transaction for 31 s".
     pub doing: String,
+    /// How its thread gets on at the scheduler, of a root that runs a request.
+    pub processor: Option<Processor>,
     /// What it waits for, if it waits.
     pub waits_for: Option<WaitsFor>,
     /// How it is in the way of those below it.
@@ -178,7 +181,8 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
     let forest = Forest::new(&watcher, &view, now_ns);
     let roots = forest.roots();
     let candidates = choices(resolved, &survey, &forest);
-    Ok(Report {
+    let took_ms = clock::monotonic_ns().saturating_sub(begun_ns) as f64 / 1e6;
+    let mut report = Report {
         schema_version: SCHEMA_VERSION,
         pid: resolved.process.pid(),
         program: resolved.process.exe().display().to_string(),
@@ -193,8 +197,10 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
         unseen: unseen(resolved, &view, &watcher),
         roots,
         candidates,
-        took_ms: clock::monotonic_ns().saturating_sub(begun_ns) as f64 / 1e6,
-    })
+        took_ms,
+    };
+    processor::watch(resolved, &view.sessions, &mut report.roots);
+    Ok(report)
 }
 
 /// What the engine would say of this one view: the same scoring as in `run`, without waiting for an overload.

@@ -119,7 +119,7 @@ async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Fail
         audit(args, &resolved)?,
         recorder(args, &settings)?,
     );
-    let watched = watch(&resolved, settings, carrier, &mut teller).await;
+    let watched = Box::pin(watch(&resolved, settings, carrier, &mut teller)).await;
     let end = watched.map_err(|error| match error {
         RunError::Attach(_) => Failure::new(exit::KERNEL, error),
         RunError::Watch(error) => error.into(),

@@ -19,6 +19,7 @@ use super::multi::{MultiProgram, MultiSite, Prepared};
 use super::orders::Orders;
 use super::ring::Ring;
 use super::site::{self, SiteAt, SiteLink};
+use super::wakes::Wakes;
 
 /// The object that `build.rs` made of `atropos-ebpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/atropos-ebpf"));
@@ -214,6 +215,27 @@ impl Kernel {
         program.load().map_err(|e| refused("order", &e))?;
         let program = program.fd().context("program order is not loaded")?;
         Orders::new(map, program.as_fd().try_clone_to_owned()?)
+    }
+
+    /// Watches who of the processes in scope wakes whom, until the watch is dropped. There is one. Every wake-up of the machine
+    /// runs a program meanwhile, so it is for short looks.
+    ///
+    /// # Errors
+    /// When the kernel refuses the program or has no such tracepoint, or the watch was taken before.
+    pub fn wakes(&mut self) -> Result<Wakes> {
+        let map = self
+            .ebpf
+            .take_map("WAKES")
+            .ok_or_else(|| anyhow!("the map WAKES was taken before"))?;
+        let program: &mut TracePoint = self.program("waking")?;
+        program.load().map_err(|e| refused("waking", &e))?;
+        let id = program.attach("sched", "sched_waking").context(
+            "cannot attach to the tracepoint sched:sched_waking; is tracefs mounted? (mount -t tracefs tracefs /sys/kernel/tracing)",
+        )?;
+        let link = program
+            .take_link(id)
+            .context("the kernel half lost a link it had just made")?;
+        Wakes::new(map, link)
     }
 
     /// Says what a site means, before it is attached.

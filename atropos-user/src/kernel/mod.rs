@@ -15,6 +15,7 @@ mod multi;
 mod orders;
 mod ring;
 mod site;
+mod wakes;
 
 pub use calibration::calibrate;
 pub use counters::{Counters, Latencies};
@@ -25,3 +26,4 @@ pub use multi::Prepared;
 pub use orders::{OrderSite, Orders};
 pub use ring::Ring;
 pub use site::{SiteAt, SiteLink};
+pub use wakes::{Wake, Wakes};

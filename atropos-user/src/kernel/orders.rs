@@ -29,7 +29,7 @@ pub struct OrderSite {
 
 /// The desk.
 pub struct Orders {
-    orders: HashMap<MapData, OrderKey, OrderValue>,
+    map: HashMap<MapData, OrderKey, OrderValue>,
     program: OwnedFd,
     sites: Vec<OrderSite>,
     links: Vec<SiteLink>,
@@ -38,7 +38,7 @@ pub struct Orders {
 impl Orders {
     pub(super) fn new(map: Map, program: OwnedFd) -> Result<Self> {
         Ok(Self {
-            orders: HashMap::try_from(map).context("map ORDERS")?,
+            map: HashMap::try_from(map).context("map ORDERS")?,
             program,
             sites: Vec::new(),
             links: Vec::new(),
@@ -53,7 +53,7 @@ impl Orders {
 
     /// Orders that lie there, found or not.
     pub fn count(&self) -> usize {
-        self.orders.keys().filter_map(Result::ok).count()
+        self.map.keys().filter_map(Result::ok).count()
     }
 
     fn attach(&self, pid: u32) -> Result<Vec<SiteLink>> {
@@ -97,7 +97,7 @@ impl Desk for Orders {
             unknown: 0,
             reserved: 0,
         };
-        self.orders
+        self.map
             .insert(OrderKey { pid, tid }, value, 0)
             .map_err(|error| format!("cannot write map ORDERS: {error}"))
     }
@@ -108,7 +108,7 @@ impl Desk for Orders {
             tid: note.tid,
         };
         let value = self
-            .orders
+            .map
             .get(&key, 0)
             .map_err(|error| format!("cannot read map ORDERS: {error}"))?;
         let OrderValue {
@@ -126,7 +126,7 @@ impl Desk for Orders {
     }
 
     fn take_back(&mut self, note: &Note) {
-        let _ = self.orders.remove(&OrderKey {
+        let _ = self.map.remove(&OrderKey {
             pid: note.pid,
             tid: note.tid,
         });

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::agent::processor::Processor;
 use crate::agent::watch::Slots;
 use crate::agent::why::{Choice, MutexWait, Node, Report, Told, Unowned};
 use crate::engine::input::BlockKind;
@@ -121,7 +122,8 @@ fn describe(node: &Node) -> String {
             node.principal
         );
     }
-    let _ = write!(text, ": {}", node.doing);
+    let processor = node.processor.as_ref().map(Processor::words);
+    let _ = write!(text, ": {}{}", node.doing, processor.unwrap_or_default());
     if !node.statement.is_empty() {
         let _ = write!(text, ": {}", cut(&node.statement));
     }

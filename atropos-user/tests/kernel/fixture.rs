@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -24,10 +25,16 @@ impl Fixture {
         Self::run(compiled(&PROGRAM, "ops").to_owned())
     }
 
-    /// The fixture with hand-made USDT notes.
+    /// The fixture with hand-made USDT notes, in a file of its own: a semaphore goes up in every process of a file, also in
+    /// those of tests that run beside.
     pub(crate) fn usdt() -> Self {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-        Self::run(compiled(&PROGRAM, "usdt").to_owned())
+        static COPIES: AtomicUsize = AtomicUsize::new(0);
+        let program = compiled(&PROGRAM, "usdt");
+        let number = COPIES.fetch_add(1, Ordering::Relaxed);
+        let copy = program.with_extension(number.to_string());
+        std::fs::copy(program, &copy).expect("the fixture can be copied");
+        Self::run(copy)
     }
 
     /// The fixture that passes a site as fast as it can.
@@ -36,7 +43,8 @@ impl Fixture {
         Self::run(compiled(&PROGRAM, "busy").to_owned())
     }
 
-    fn run(program: PathBuf) -> Self {
+    /// A process of this program.
+    pub(crate) fn run(program: PathBuf) -> Self {
         let mut child = Command::new(&program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -17,6 +17,7 @@ mod levels;
 mod orders;
 mod usdt;
 mod usdt_live;
+mod wakes;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -439,6 +440,7 @@ fn dropping_a_link_detaches_its_site() {
 #[test]
 fn programs_stay_within_the_committed_verifier_baseline() {
     let (mut kernel, _ring, _counters) = Kernel::load().unwrap_or_else(|e| panic!("{e:#}"));
+    let _wakes = kernel.wakes().unwrap_or_else(|e| panic!("{e:#}"));
     let _desk = kernel.orders().unwrap_or_else(|e| panic!("{e:#}"));
     let baseline: serde_json::Value =
         serde_json::from_str(include_str!("../../../atropos-ebpf/verify.json"))

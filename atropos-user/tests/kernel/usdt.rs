@@ -201,7 +201,7 @@ fn a_process_that_starts_later_finds_the_semaphore_raised() {
     let mut bench = Bench::with(Fixture::usdt());
     let program = bench.target.program().to_owned();
     let links = attach(&mut bench.kernel, &program, "mixed");
-    let mut later = Fixture::usdt();
+    let mut later = Fixture::run(program);
     assert_eq!(semaphore(&mut later) as usize, links.len());
     later.tell("constant");
     assert!(bench.records().is_empty(), "it is not in scope");

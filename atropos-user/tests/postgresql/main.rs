@@ -13,6 +13,7 @@ mod agent;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod at_work;
 #[cfg(feature = "ebpf")]
 mod churn;
 mod classes;

@@ -67,6 +67,24 @@ pub(crate) async fn forgotten(server: &Postgres) -> (Client, u64) {
     (client, pid)
 }
 
+/// Waits until a process holds a lock on `t`.
+pub(crate) async fn holds(watcher: &Client, pid: u64) {
+    let text = format!(
+        "select count(*) from pg_locks where pid = {pid} and relation = 't'::regclass and granted"
+    );
+    let deadline_ns = clock_ns() + 10_000_000_000;
+    while watcher
+        .query_one(&text, &[])
+        .await
+        .unwrap()
+        .get::<_, i64>(0)
+        == 0
+    {
+        assert!(clock_ns() < deadline_ns, "{pid} never held the lock");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// Whether the session still answers.
 pub(crate) async fn is_alive(client: &Client) -> bool {
     tokio::time::timeout(Duration::from_secs(5), client.batch_execute("select 1"))
