@@ -64,7 +64,11 @@ async fn commits_that_wait_for_a_standby_are_counted_and_nobody_is_to_blame() {
     let view = watcher.look(&resolved.memory, clock_ns(), &[]);
     assert!(view.blind.is_empty(), "{view:#?}");
     let no_reason: Vec<u16> = view.no_reason().iter().map(|one| one.resource.0).collect();
-    assert_eq!(no_reason, [1, 2, 3], "told to the engine with every look");
+    assert_eq!(
+        no_reason,
+        [1, 2, 3, 4],
+        "told to the engine with every look"
+    );
     for statement in [
         "alter system reset synchronous_standby_names",
         "select pg_reload_conf()",

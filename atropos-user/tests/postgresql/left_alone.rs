@@ -2,22 +2,9 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Client;
-
 use crate::common::postgresql::Postgres;
 use crate::crowd::{Crowd, READ, attach};
-use crate::scene::{is_alive, server, starts};
-
-/// Waits until the server answers the query with a row.
-async fn until(admin: &Client, query: &str) {
-    for _ in 0..3000 {
-        if !admin.query(query, &[]).await.unwrap().is_empty() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("30 s in vain: {query}");
-}
+use crate::scene::{is_alive, row, server, starts};
 
 /// Autovacuum looks for work every second.
 async fn hurry_autovacuum(server: &Postgres) {
@@ -44,7 +31,7 @@ async fn autovacuum_that_gives_back_the_end_of_a_table() {
     server.run(&["delete from tail where id > 1000"]).await;
     hurry_autovacuum(&server).await;
     let (admin, _) = server.connect().await;
-    until(
+    row(
         &admin,
         "select 1 from pg_stat_user_tables where relname = 'tail' and autovacuum_count > 0",
     )
@@ -77,7 +64,7 @@ async fn autovacuum_that_lets_an_alter_table_pass_by_itself() {
     let crowd = Crowd::gather(&server, "select i from dirty limit 1", 8).await;
     hurry_autovacuum(&server).await;
     let (admin, _) = server.connect().await;
-    until(
+    row(
         &admin,
         "select 1 from pg_stat_progress_vacuum where relid = 'dirty'::regclass",
     )

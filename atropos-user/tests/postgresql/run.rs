@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use atropos::agent::why::look;
+
 use crate::crowd::{Crowd, READ, attach};
-use crate::scene::{forgotten, is_alive, server, starts};
+use crate::scene::{deaf, forgotten, is_alive, preset, resolve, row, server, starts};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forgotten_transaction_that_an_alter_table_queues_behind_is_ended_and_nobody_else() {
@@ -94,15 +96,8 @@ async fn of_a_long_reader_and_the_ddl_behind_it_one_is_cancelled_and_it_is_said_
     crowd.gets_on().await;
     let (reader, report) = starts(&server, "select pg_sleep(20) from t limit 1").await;
     let (admin, _) = server.connect().await;
-    let holds = "select 1 from pg_locks where pid = $1 and relation = 't'::regclass";
-    while admin
-        .query(holds, &[&i32::try_from(reader).unwrap()])
-        .await
-        .unwrap()
-        .is_empty()
-    {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let holds = format!("select 1 from pg_locks where pid = {reader} and relation = 't'::regclass");
+    row(&admin, &holds).await;
     let (ddl, alter) = starts(&server, "alter table t add column c int").await;
     let decision = agent.decision(|d| d["orders"][0].is_object());
     let order = &decision["orders"][0];
@@ -126,5 +121,29 @@ async fn of_a_long_reader_and_the_ddl_behind_it_one_is_cancelled_and_it_is_said_
         assert!(report.await.unwrap().is_err());
         alter.await.unwrap().unwrap();
     }
+    assert!(agent.stop().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_client_does_not_read_is_ended_and_the_server_goes_on() {
+    let Some(server) = server().await else { return };
+    let mut agent = attach(&server, "client_does_not_read");
+    let crowd = Crowd::gather(&server, READ, 8).await;
+    crowd.gets_on().await;
+    let (_client, pid) = deaf(&server).await;
+    let report = look(&resolve(server.pid, preset())).unwrap();
+    let waits = &report.unowned[0];
+    assert_eq!(
+        (waits.instance.as_str(), waits.sessions),
+        ("Client ClientWrite", 1)
+    );
+    let (_, alter) = starts(&server, "alter table t add column c int").await;
+    let decision = agent.decision(|d| d["orders"][0].is_object());
+    assert_eq!(decision["orders"][0]["task"]["id"], pid, "{decision:#}");
+    // A cancel does not reach a process that cannot get rid of its rows; its end does.
+    assert_eq!(agent.outcome()["result"], "released");
+    alter.await.unwrap().unwrap();
+    crowd.gets_on().await;
+    assert_eq!(crowd.disperse().await, 0, "no innocent saw an error");
     assert!(agent.stop().success());
 }

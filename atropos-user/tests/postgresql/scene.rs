@@ -9,10 +9,10 @@ use atropos::config::{self, Preset};
 use atropos::engine::input::BlockKind;
 use atropos::target::Process;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Row};
 
 use crate::common::postgresql::Postgres;
-use crate::common::{clock_ns, wait_for};
+use crate::common::{Started, clock_ns, wait_for};
 
 /// A cluster with table `t`, which everybody wants, and `other`, which nobody wants.
 pub(crate) async fn server() -> Option<Postgres> {
@@ -83,6 +83,39 @@ pub(crate) async fn holds(watcher: &Client, pid: u64) {
         assert!(clock_ns() < deadline_ns, "{pid} never held the lock");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// The first row of a query, once it has one; half a minute at most.
+pub(crate) async fn row(admin: &Client, query: &str) -> Row {
+    for _ in 0..3000 {
+        if let Some(row) = admin.query(query, &[]).await.unwrap().into_iter().next() {
+            return row;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("30 s in vain: {query}");
+}
+
+/// A client that asks for more than it will ever read, while it holds a lock on `t` that an `ALTER TABLE` has to wait for.
+pub(crate) async fn deaf(server: &Postgres) -> (Started, u64) {
+    let statement = "begin; lock table t in row exclusive mode; select repeat('x', 1000) from generate_series(1, 100000000)";
+    let client = Started::new(
+        Postgres::program("psql")
+            .unwrap()
+            .args(["-U", "postgres", "-p", &server.port.to_string(), "-h"])
+            .arg(server.socket.parent().unwrap())
+            .args(["-c", statement, "postgres"])
+            .current_dir("/"),
+    );
+    let (admin, _) = server.connect().await;
+    let running = "select pid from pg_stat_activity where application_name = 'psql' and state = 'active' and query like '%repeat%'";
+    let pid: i32 = row(&admin, running).await.get(0);
+    let stopped = nix::unistd::Pid::from_raw(client.pid().cast_signed());
+    nix::sys::signal::kill(stopped, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let stuck =
+        format!("select 1 from pg_stat_activity where pid = {pid} and wait_event = 'ClientWrite'");
+    row(&admin, &stuck).await;
+    (client, u64::try_from(pid).unwrap())
 }
 
 /// Whether the session still answers.
