@@ -5,11 +5,14 @@
 //! for the part of the time that it has been waiting. So the root of a tree is charged with the loss of the whole tree,
 //! and a task that is in nobody's way is charged with nothing: victims are safe by construction.
 //!
-//! A queued request is charged only with waits that could end if it went: a waiter that a *holder* blocks as well gains
-//! nothing when somebody before it leaves the queue.
+//! A queued request is charged only with waits that could end if it went: a waiter that a *holder* or another queued
+//! request blocks as well gains nothing when one before it leaves the queue.
+//!
+//! What sessions lost to the *use* of others (`usage`) is added to the blame of those whose use stands out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::absent::Absent;
 use super::input::{BlockKind, Evidence, InstanceKey, ResourceId, SessionKey};
 use super::ledger::{Ledger, OpenWait};
 use super::view::Edge;
@@ -30,6 +33,17 @@ pub(super) struct InWay {
     pub(super) waiters: u64,
 }
 
+/// How much of a resource that nobody waits for a session uses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct InUse {
+    pub(super) resource: ResourceId,
+    /// Its share of all use, 0 to 1.
+    pub(super) share: f64,
+    pub(super) since_ns: u64,
+    pub(super) evidence: Evidence,
+    pub(super) seen_ns: u64,
+}
+
 /// What a session waits for.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
@@ -44,6 +58,8 @@ pub(super) struct Waiting {
 pub(super) struct Node {
     /// Where it is in the way of others, by (resource, instance, kind).
     pub(super) in_way: Vec<InWay>,
+    /// Resources of which it uses so much that others lose by it.
+    pub(super) uses: Vec<InUse>,
     /// What it waits for.
     pub(super) waiting: Option<Waiting>,
     /// It waits in a circle: nobody in it is the root.
@@ -75,23 +91,36 @@ pub(super) type Graph = BTreeMap<SessionKey, Node>;
 struct Link {
     resource: usize,
     lost_s: f64,
+    /// Among so many the wait's time is shared, whether all of them are still there or not.
+    parts: usize,
     /// Blocker, seconds of this wait that it has been in the way, and whether ending it could end the wait.
     to: Vec<(SessionKey, f64, bool)>,
 }
 
 /// Builds the graph of all waits on resources that can be seen, and lets the blame flow.
 pub(super) fn assign(ledger: &Ledger) -> Graph {
+    assign_without(ledger, &BTreeSet::new())
+}
+
+/// The same as if these sessions were gone: what they are charged with is freed and goes to nobody else.
+pub(super) fn assign_without(ledger: &Ledger, gone: &BTreeSet<SessionKey>) -> Graph {
+    let absent = Absent::of(ledger, gone);
     let mut graph = Graph::new();
     let mut links = BTreeMap::new();
     for wait in ledger
         .foreign_waits()
-        .filter(|wait| !ledger.is_blind(wait.resource))
+        .filter(|wait| !ledger.is_blind(wait.resource) && !absent.is_gone(wait.waiter))
     {
-        let edges = ledger.edges(wait);
+        let mut edges = ledger.edges(wait);
+        let mut link = link(ledger, wait, &edges);
+        if !gone.is_empty() {
+            edges.retain(|edge| !absent.drops(edge));
+            let there: BTreeSet<SessionKey> = edges.iter().map(|edge| edge.session).collect();
+            link.to.retain(|(blocker, ..)| there.contains(blocker));
+        }
         for edge in &edges {
             note_in_way(graph.entry(edge.session).or_default(), wait, edge);
         }
-        let link = link(ledger, wait, &edges);
         graph.entry(wait.waiter).or_default().waiting = Some(Waiting {
             resource: wait.resource,
             instance: wait.instance,
@@ -102,7 +131,33 @@ pub(super) fn assign(ledger: &Ledger) -> Graph {
     }
     let order = order(&mut graph);
     flow(&mut graph, &links, &order, ledger.past.len());
+    charge_users(&mut graph, ledger, &absent);
     graph
+}
+
+fn charge_users(graph: &mut Graph, ledger: &Ledger, absent: &Absent) {
+    for (r, account) in ledger.accounts.iter().enumerate() {
+        let resource = ResourceId(r as u16);
+        if ledger.is_blind(resource) {
+            continue;
+        }
+        let charges = account.charges(ledger.now_ns);
+        for charge in charges
+            .iter()
+            .filter(|charge| !absent.is_gone(charge.session) && !ledger.is_own(charge.session))
+        {
+            let node = graph.entry(charge.session).or_default();
+            node.blamed_s.resize(ledger.accounts.len(), 0.0);
+            node.blamed_s[r] += charge.blamed_s;
+            node.uses.push(InUse {
+                resource,
+                share: charge.share,
+                since_ns: charge.since_ns,
+                evidence: charge.evidence,
+                seen_ns: charge.seen_ns,
+            });
+        }
+    }
 }
 
 /// How many sessions wait behind this one, directly or through others.
@@ -169,17 +224,18 @@ fn link(ledger: &Ledger, wait: &OpenWait, edges: &[Edge]) -> Link {
         *since_ns = edge.since_ns.min(*since_ns);
         *holds |= edge.kind == BlockKind::Granted;
     }
-    let nobody_holds = merged.values().all(|(_, holds)| !holds);
-    let to = merged
+    let alone = merged.len() == 1;
+    let to: Vec<(SessionKey, f64, bool)> = merged
         .into_iter()
         .map(|(session, (since_ns, holds))| {
-            let charged_ns = lost_ns.min(ledger.now_ns.saturating_sub(since_ns));
-            (session, seconds(charged_ns), holds || nobody_holds)
+            let charged_ns = lost_ns.min(ledger.moving_ns(since_ns));
+            (session, seconds(charged_ns), holds || alone)
         })
         .collect();
     Link {
         resource: usize::from(wait.resource.0),
         lost_s: seconds(lost_ns),
+        parts: to.len(),
         to,
     }
 }
@@ -274,7 +330,7 @@ fn flow(
         let longest_s = link
             .lost_s
             .max(behind_s.get(session).copied().unwrap_or(0.0));
-        let parts = link.to.len() as f64;
+        let parts = link.parts as f64;
         for (blocker, charged_s, can_end) in &link.to {
             let share = if longest_s > 0.0 {
                 charged_s / longest_s / parts

@@ -4,10 +4,12 @@ use serde::Serialize;
 
 use super::Engine;
 use super::blame::{self, Graph};
+use super::choose::Choice;
 use super::detector::Reading;
 use super::estimator::{self, Estimate};
 use super::explain;
 use super::gain::{self, Role, Scored};
+use super::group;
 use super::guard::class_of;
 use super::input::{Activity, SessionKey};
 use super::pacing::Flying;
@@ -16,7 +18,7 @@ use super::record::{Assessment, Candidate, Decision, Effect, Order, PassedOver, 
 
 /// A task to blame for less than this share of what the main holder is to blame for is no cause worth a cancel: ending it
 /// leaves the overload where it is, however long it has been there.
-const MINOR_SHARE: f64 = 0.25;
+pub(super) const MINOR_SHARE: f64 = 0.25;
 
 /// Candidates that a record lists.
 const LISTED: usize = 64;
@@ -26,6 +28,7 @@ const LISTED: usize = 64;
 pub(super) struct Told {
     last: Option<(SessionKey, PassedOver)>,
     small: bool,
+    group: bool,
 }
 
 impl Told {
@@ -42,6 +45,8 @@ impl Told {
             // Among equals the best is another one at every tick, now in a statement and now between two.
             PassedOver::GainTooSmall
             | PassedOver::MinorCause
+            | PassedOver::LikeItsPeers
+            | PassedOver::Ordinary
             | PassedOver::NotIdleLongEnough
             | PassedOver::Victim { .. } => !std::mem::replace(&mut self.small, true),
             _ => {
@@ -66,10 +71,10 @@ pub struct Survey {
 }
 
 /// A candidate with its verdict.
-struct Judged {
-    scored: Scored,
-    score: f64,
-    verdict: Option<PassedOver>,
+pub(super) struct Judged {
+    pub(super) scored: Scored,
+    pub(super) score: f64,
+    pub(super) verdict: Option<PassedOver>,
 }
 
 impl Engine {
@@ -86,12 +91,17 @@ impl Engine {
             return;
         }
         let levels = estimate.levels(self.settings.tuning.contention_floor);
-        let judged = self.judge(&levels, graph, scored);
-        let chosen = judged
+        let found = group::find(&self.settings, &self.ledger, &levels, &scored);
+        let mut judged = self.judge(&levels, graph, scored, true);
+        let best = judged
             .iter()
             .find(|judged| judged.verdict.is_none())
             .map(|judged| judged.scored.clone());
-        match (&chosen, judged.first()) {
+        let found = found.filter(|_| best.is_none());
+        let members = self.members(found.as_ref(), &judged);
+        let group_is_news = found.is_some() && !std::mem::replace(&mut self.told.group, true);
+        match (&best, judged.first()) {
+            _ if group_is_news || !members.is_empty() => {}
             (None, None) => return,
             (None, Some(best)) => {
                 let reason = best.verdict.clone().unwrap_or(PassedOver::LowerScore);
@@ -102,31 +112,54 @@ impl Engine {
             (Some(_), _) => {}
         }
         self.decision_count += 1;
-        let order = chosen.and_then(|chosen| self.order(&chosen));
-        let decision = self.record(reading, estimate, graph, &judged, order.as_ref());
+        let of_group = Choice {
+            tasks: members,
+            cut: false,
+        };
+        let choice = best.map_or(of_group, |best| self.choose(&levels, best));
+        let orders: Vec<Order> = choice
+            .tasks
+            .iter()
+            .filter_map(|task| self.order(task))
+            .collect();
+        for judged in &mut judged {
+            let session = judged.scored.session;
+            if orders.iter().any(|order| order.task.session == session) {
+                judged.verdict = None;
+            }
+        }
+        let mut decision = self.record(reading, estimate, graph, &judged, (&orders, choice.cut));
+        if let Some(found) = found {
+            explain::group(&mut decision, &found.group);
+            decision.group = Some(found.group);
+        }
         out.push(Effect::Decision(Box::new(decision)));
-        if let Some(order) = order {
-            self.follow(order, out);
+        for order in orders {
+            self.follow(order, graph, out);
         }
     }
 
     /// The same advice is given once: while the task that it named is still there, there is nothing to add.
     fn is_advised(&mut self, scored: &[Scored]) -> bool {
-        let Some(advised) = &self.advised else {
-            return false;
-        };
-        let there = scored.iter().any(|candidate| {
-            candidate.session == advised.session
-                && super::guard::id_of(&self.ledger, candidate.session) == advised.id
+        let ledger = &self.ledger;
+        self.advised.retain(|advised| {
+            scored.iter().any(|candidate| {
+                candidate.session == advised.session
+                    && super::guard::id_of(ledger, candidate.session) == advised.id
+            })
         });
-        if !there {
-            self.advised = None;
-        }
-        there
+        !self.advised.is_empty()
     }
 
     /// Passes the guard's verdict on each, ranks those that may be cancelled, and sorts all, best first.
-    fn judge(&self, levels: &[f64], graph: &Graph, scored: Vec<Scored>) -> Vec<Judged> {
+    /// `alone` if these are all there are: else others are chosen already, and only what is alike is asked for.
+    pub(super) fn judge(
+        &self,
+        levels: &[f64],
+        graph: &Graph,
+        scored: Vec<Scored>,
+        alone: bool,
+    ) -> Vec<Judged> {
         let main = scored
             .iter()
             .filter(|candidate| candidate.role == Role::Root)
@@ -148,6 +181,9 @@ impl Engine {
                 })
             })
             .collect();
+        if alone {
+            Self::spare_minor(levels, &mut judged);
+        }
         self.rank(levels, &mut judged);
         judged.sort_by(|a, b| {
             let victim =
@@ -158,6 +194,17 @@ impl Engine {
                 .then(a.scored.session.cmp(&b.scored.session))
         });
         judged
+    }
+
+    /// If all who may be cancelled are to blame for little even together, the overload is not theirs.
+    fn spare_minor(levels: &[f64], judged: &mut [Judged]) {
+        let free = |judged: &&Judged| judged.verdict.is_none();
+        let tasks = judged.iter().filter(free).map(|judged| &judged.scored);
+        if !Self::explain_together(levels, tasks) {
+            for judged in judged.iter_mut().filter(|judged| judged.verdict.is_none()) {
+                judged.verdict = Some(PassedOver::MinorCause);
+            }
+        }
     }
 
     /// Chooses among those that may be cancelled, and says why not the others.
@@ -200,9 +247,9 @@ impl Engine {
             &flights,
         );
         let scored = gain::score(&self.settings, &self.ledger, &graph);
-        let judged = self.judge(&estimate.levels(0.0), &graph, scored);
+        let judged = self.judge(&estimate.levels(0.0), &graph, scored, true);
         Survey {
-            candidates: self.candidates(&graph, &judged, None),
+            candidates: self.candidates(&graph, &judged, &[]),
             resources: estimate.resources,
         }
     }
@@ -216,16 +263,13 @@ impl Engine {
             .map(|(index, _)| index)
     }
 
-    fn candidates(
-        &self,
-        graph: &Graph,
-        judged: &[Judged],
-        chosen: Option<SessionKey>,
-    ) -> Vec<Candidate> {
+    fn candidates(&self, graph: &Graph, judged: &[Judged], orders: &[Order]) -> Vec<Candidate> {
+        let is_chosen =
+            |session: SessionKey| orders.iter().any(|order| order.task.session == session);
         let listed = judged
             .iter()
             .enumerate()
-            .filter(|(n, judged)| *n < LISTED || Some(judged.scored.session) == chosen);
+            .filter(|(n, judged)| *n < LISTED || is_chosen(judged.scored.session));
         listed
             .filter_map(|(_, judged)| {
                 let (scored, node) = (&judged.scored, graph.get(&judged.scored.session)?);
@@ -265,11 +309,9 @@ impl Engine {
         estimate: &Estimate,
         graph: &Graph,
         judged: &[Judged],
-        order: Option<&Order>,
+        (orders, cut): (&[Order], bool),
     ) -> Decision {
-        let chosen = order.map(|order| order.task.session);
-        let candidates = self.candidates(graph, judged, chosen);
-        let orders: Vec<Order> = order.cloned().into_iter().collect();
+        let candidates = self.candidates(graph, judged, orders);
         Decision {
             decision: self.decision_count,
             at_ns: self.ledger.now_ns,
@@ -284,16 +326,20 @@ impl Engine {
                 waiting: reading.waiting,
                 explained: estimate.explained,
             },
-            summary: explain::decision(&estimate.resources, &candidates, &orders, |session| {
-                blame::waiting_behind(graph, session)
-            }),
+            summary: explain::decision(
+                &estimate.resources,
+                &candidates,
+                (orders, cut),
+                |session| blame::waiting_behind(graph, session),
+            ),
             resources: estimate.resources.clone(),
             candidates,
-            orders,
+            orders: orders.to_vec(),
+            group: None,
         }
     }
 
-    fn follow(&mut self, order: Order, out: &mut Vec<Effect>) {
+    fn follow(&mut self, order: Order, graph: &Graph, out: &mut Vec<Effect>) {
         let state = self
             .ledger
             .sessions
@@ -303,20 +349,20 @@ impl Engine {
         let undo = busy
             .and_then(|state| class_of(&self.settings, state))
             .map_or(0.0, |class| class.undo);
-        self.flying = Some(Flying::new(
+        let uses = graph
+            .get(&order.task.session)
+            .is_some_and(|node| !node.uses.is_empty());
+        self.flying.push(Flying::new(
             &self.settings,
             &self.ledger,
             order.clone(),
-            undo,
+            (undo, uses),
         ));
         out.push(Effect::Cancel(order));
     }
 
     /// Sends the same task's next rung. It is part of the decision that began it.
-    pub(super) fn escalate(&mut self, rung: u8, out: &mut Vec<Effect>) {
-        let Some(flying) = &mut self.flying else {
-            return;
-        };
+    pub(super) fn escalate(&mut self, flying: &mut Flying, rung: u8, out: &mut Vec<Effect>) {
         let before = &flying.order;
         let state = self
             .ledger

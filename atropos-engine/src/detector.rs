@@ -19,8 +19,9 @@ const REFERENCE_S: f64 = 5.0;
 /// Time constant of the calm latency, in seconds for which requests were covered: about ten samples of 100 ms.
 const COVERED_S: f64 = 1.0;
 
-/// Growth of throughput excuses a breach for this many windows, then no longer: it is demand beyond capacity.
-const EXCUSED_WINDOWS: u64 = 10;
+/// Growth of throughput excuses a breach for this many windows, then no longer: a wave of requests is served or in a queue by
+/// then. 2: one second. Requests that do not end are not excused by others that do, and more of it only makes the decision later.
+const EXCUSED_WINDOWS: u64 = 2;
 
 /// A tick longer than a window tells nothing more; a shorter one than this adds nothing to remember.
 const MAX_TICKS: usize = 256;

@@ -144,9 +144,16 @@ fn explained(ledger: &Ledger, detector: &Detector, flights: &[Flight]) -> f64 {
         .filter(|(_, blind)| blind.is_none())
         .map(|(past, _)| past.sum_ns(now_ns))
         .fold(0, u64::saturating_add);
+    let used_ns: u64 = ledger
+        .accounts
+        .iter()
+        .zip(&ledger.blind)
+        .filter(|(account, blind)| account.trusted && blind.is_none())
+        .map(|(account, _)| account.past_lost_ns(now_ns))
+        .fold(past_ns, u64::saturating_add);
     let completed_s = detector.completed_excess_s();
     ratio(
-        seconds(waited_ns) + seconds(past_ns).min(completed_s),
+        seconds(waited_ns) + seconds(used_ns).min(completed_s),
         seconds(excess_ns) + completed_s,
     )
     .min(1.0)

@@ -8,7 +8,8 @@ use super::guard::class_of;
 use super::input::{Activity, BlockKind, SessionKey};
 use super::ledger::Ledger;
 use super::record::{
-    Assessment, Candidate, Gain, HeldInstance, Order, OrderOutcome, OutcomeKind, PassedOver, Task,
+    Assessment, Candidate, Decision, Gain, Group, GroupBy, HeldInstance, Order, OrderOutcome,
+    OutcomeKind, PassedOver, Task,
 };
 use super::settings::Settings;
 use super::window::seconds;
@@ -130,7 +131,7 @@ fn mode_name(settings: &Settings, resource: usize, mode: u32) -> String {
 pub(super) fn decision(
     resources: &[Assessment],
     candidates: &[Candidate],
-    orders: &[Order],
+    (orders, cut): (&[Order], bool),
     behind: impl Fn(SessionKey) -> usize,
 ) -> String {
     let mut text = String::new();
@@ -145,6 +146,14 @@ pub(super) fn decision(
                 ", {}",
                 what_it_does(candidate, resources, behind(candidate.task.session))
             );
+            for order in orders.iter().skip(1) {
+                let _ = write!(text, "; and {} for {}", order.rung_name, who(&order.task));
+            }
+            if cut {
+                text.push_str(
+                    "; the budget of cancels is spent with that, and others like it stay",
+                );
+            }
         }
         _ => match candidates.first() {
             Some(best) => {
@@ -163,16 +172,41 @@ pub(super) fn decision(
             None => text.push_str("nothing is cancelled: nobody is known to be in the way"),
         },
     }
-    let shown = chosen
-        .or(candidates.first())
-        .map(|candidate| candidate.task.session);
-    if let Some(runner_up) = candidates
-        .iter()
-        .find(|candidate| Some(candidate.task.session) != shown)
-    {
+    let shown = candidates.first().map(|candidate| candidate.task.session);
+    let is_told = |candidate: &Candidate| {
+        let session = candidate.task.session;
+        if orders.is_empty() {
+            Some(session) == shown
+        } else {
+            orders.iter().any(|order| order.task.session == session)
+        }
+    };
+    if let Some(runner_up) = candidates.iter().find(|candidate| !is_told(candidate)) {
         let _ = write!(text, "; next, {}: {}", who(&runner_up.task), why(runner_up));
     }
     text
+}
+
+/// Names the group that is to blame together before what is said of single tasks.
+pub(super) fn group(decision: &mut Decision, group: &Group) {
+    let resource = decision
+        .resources
+        .iter()
+        .find(|resource| resource.resource == group.resource);
+    let (name, level) = resource.map_or(("?", 0.0), |resource| {
+        (resource.name.as_str(), resource.level)
+    });
+    let of = match group.by {
+        GroupBy::User => "sessions of user",
+        GroupBy::Statement => "sessions with the statement",
+    };
+    decision.summary = format!(
+        "no single task is to blame: {} {of} {} together take {:.0} % of {name} (level {level:.2}), of which others lose most; {}",
+        group.member_count,
+        group.name,
+        group.share * 100.0,
+        decision.summary
+    );
 }
 
 fn who(task: &Task) -> String {
@@ -263,6 +297,13 @@ fn why(candidate: &Candidate) -> String {
         Some(PassedOver::GainTooSmall) => "ending it would free too little".to_owned(),
         Some(PassedOver::MinorCause) => {
             "it is to blame for little of the loss beside another".to_owned()
+        }
+        Some(PassedOver::LikeItsPeers) => {
+            "it has held it for no longer than others do, and all of them together are too much"
+                .to_owned()
+        }
+        Some(PassedOver::Ordinary) => {
+            "it is one of many like it, and ending it would only reorder the queue".to_owned()
         }
         Some(PassedOver::CancelledBefore) => "the same work was cancelled before".to_owned(),
         Some(PassedOver::UnderWay) => "it has already been asked to stop".to_owned(),

@@ -4,17 +4,28 @@
 //! the share of the resource's lost time that the task is to blame for. Future usage is usage x (1 - p) / p with progress
 //! p; where no progress is known, as long again as so far, up to a horizon. A queued request blocks for at least as long
 //! as those that it queues behind.
+//!
+//! A slot of a pool that the task gives back serves others for all of that time, so there the share does not count: it is
+//! asked of all candidates together (`choose`).
+//!
+//! Usage is the time for which the task has been in the way (of a lock or a pool), or at the resource (memory, processor,
+//! device): seconds for every kind, so that a sum over kinds means something. How much it takes of what others lack is in the
+//! blame.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::blame::{Graph, InWay, Node};
 use super::input::{BlockKind, Evidence, ResourceId, SessionKey};
 use super::ledger::Ledger;
-use super::settings::Settings;
+use super::settings::{Kind, Settings};
 use super::window::seconds;
 
 /// No estimate goes beyond this, however small the progress: ten minutes. Beyond it all culprits are alike.
 const FUTURE_LIMIT_S: f64 = 600.0;
+
+/// No estimate by progress goes beyond so many times what was used so far: progress below a tenth is told in steps that are
+/// too large, by plans that are too rough, to be multiplied with. It bounds what a progress that is ten times too small can do.
+const FUTURE_TIMES: f64 = 10.0;
 
 /// How a task is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +73,16 @@ impl Scored {
 
 /// Scores every task that is to blame for something.
 pub(super) fn score(settings: &Settings, ledger: &Ledger, graph: &Graph) -> Vec<Scored> {
-    let lost_s: Vec<f64> = (0..settings.resources.len())
-        .map(|r| seconds(ledger.lost_ns(ResourceId(r as u16))))
+    let lost_s: Vec<f64> = (0..)
+        .zip(&settings.resources)
+        .map(|(r, resource)| {
+            let id = ResourceId(r);
+            // The line in front of a pool moves on all the time: of those who are through, nobody knows who was in the way.
+            seconds(match resource.kind {
+                Kind::Queue => ledger.open_lost_ns(id),
+                _ => ledger.lost_ns(id),
+            })
+        })
         .collect();
     let mut futures = Futures {
         settings,
@@ -98,11 +117,21 @@ fn scored(
         } else {
             0.0
         };
-        let usage_s = usage_s(
-            ledger,
-            node.in_way.iter().filter(|way| way.resource == resource),
+        let used = node.uses.iter().find(|used| used.resource == resource);
+        let usage_s = used.map_or_else(
+            || {
+                let ways = node.in_way.iter().filter(|way| way.resource == resource);
+                usage_s(ledger, session, ways)
+            },
+            |used| seconds(ledger.moving_ns(used.since_ns)),
         );
-        let gain_s = (remaining_s - undo_s).max(0.0) * blame;
+        let left_s = used.map_or(remaining_s, |_| future_s(settings, usage_s, progress));
+        // A slot that is free is free for everybody, however many slots there are.
+        let share = match settings.resources.get(r).map(|resource| resource.kind) {
+            Some(Kind::Queue) if blame > 0.0 => 1.0,
+            _ => blame,
+        };
+        let gain_s = (left_s - undo_s).max(0.0) * share;
         Part {
             resource,
             usage_s,
@@ -112,7 +141,9 @@ fn scored(
             gain_s,
         }
     };
-    let ways = || node.in_way.iter();
+    let since_ns = node.in_way.iter().map(|way| way.since_ns);
+    let evidence = node.in_way.iter().map(|way| way.evidence);
+    let seen_ns = node.in_way.iter().map(|way| way.seen_ns);
     Scored {
         session,
         role: role(session, node),
@@ -123,16 +154,28 @@ fn scored(
             .enumerate()
             .map(part)
             .collect(),
-        in_way_since_ns: ways()
-            .map(|way| way.since_ns)
+        in_way_since_ns: since_ns
+            .chain(node.uses.iter().map(|used| used.since_ns))
             .min()
             .unwrap_or(ledger.now_ns),
-        evidence: ways()
-            .map(|way| way.evidence)
+        evidence: evidence
+            .chain(node.uses.iter().map(|used| used.evidence))
             .max()
             .unwrap_or(Evidence::Inference),
-        seen_ns: ways().map(|way| way.seen_ns).min().unwrap_or(u64::MAX),
+        seen_ns: seen_ns
+            .chain(node.uses.iter().map(|used| used.seen_ns))
+            .min()
+            .unwrap_or(u64::MAX),
     }
+}
+
+/// How long a task goes on that has been at it for so long.
+fn future_s(settings: &Settings, usage_s: f64, progress: Option<f64>) -> f64 {
+    match progress {
+        Some(p) => usage_s * ((1.0 - p) / p).min(FUTURE_TIMES),
+        None => usage_s.min(seconds(settings.tuning.unknown_horizon_ns)),
+    }
+    .min(FUTURE_LIMIT_S)
 }
 
 fn role(session: SessionKey, node: &Node) -> Role {
@@ -144,7 +187,7 @@ fn role(session: SessionKey, node: &Node) -> Role {
 }
 
 /// Time in the way on contended instances, seconds; an instance counts once.
-fn usage_s<'a>(ledger: &Ledger, ways: impl Iterator<Item = &'a InWay>) -> f64 {
+fn usage_s<'a>(ledger: &Ledger, session: SessionKey, ways: impl Iterator<Item = &'a InWay>) -> f64 {
     let mut since_ns = BTreeMap::new();
     for way in ways {
         let first = since_ns
@@ -153,15 +196,13 @@ fn usage_s<'a>(ledger: &Ledger, ways: impl Iterator<Item = &'a InWay>) -> f64 {
         *first = way.since_ns.min(*first);
     }
     since_ns
-        .values()
-        .map(|since_ns| seconds(ledger.now_ns.saturating_sub(*since_ns)))
+        .iter()
+        .map(|(place, since_ns)| seconds(ledger.held_ns(*place, session, *since_ns)))
         .sum()
 }
 
 fn progress(ledger: &Ledger, session: SessionKey) -> Option<f64> {
-    let state = ledger.sessions.get(&session)?.state.as_ref()?;
-    // Zero says that the target does not tell, rather than that the work will never end.
-    state.progress.filter(|p| *p > 0.0 && *p <= 1.0)
+    ledger.sessions.get(&session)?.progress.done()
 }
 
 /// What it takes to undo the work of a running task, seconds. Time spent waiting did no work.
@@ -223,21 +264,19 @@ impl Futures<'_> {
         let Some(node) = self.graph.get(&session) else {
             return 0.0;
         };
-        let horizon_s = seconds(self.settings.tuning.unknown_horizon_ns);
         let queued = node.waiting.as_ref().filter(|_| node.waits_in_line());
         if let Some(waiting) = queued {
-            return seconds(self.ledger.now_ns.saturating_sub(waiting.since_ns)).min(horizon_s);
+            let waited_s = seconds(self.ledger.moving_ns(waiting.since_ns));
+            return future_s(self.settings, waited_s, None);
         }
         let usage_s = usage_s(
             self.ledger,
+            session,
             node.in_way
                 .iter()
                 .filter(|way| way.kind == BlockKind::Granted),
         );
-        match progress(self.ledger, session) {
-            Some(p) => (usage_s * (1.0 - p) / p).min(FUTURE_LIMIT_S),
-            None => usage_s.min(horizon_s),
-        }
+        future_s(self.settings, usage_s, progress(self.ledger, session))
     }
 }
 

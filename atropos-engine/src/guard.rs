@@ -1,13 +1,13 @@
 //! What may not be cancelled, whatever it would free. Each check is one reason of [`PassedOver`], in a fixed order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::blame::Node;
 use super::gain::{Role, Scored};
 use super::input::{Activity, BlockKind, Evidence, SessionKey, SessionState};
 use super::ledger::Ledger;
 use super::record::{Order, PassedOver, Task};
-use super::settings::{Class, Rung, Settings};
+use super::settings::{Class, Repeat, Rung, Settings, Tuning};
 
 /// A second of work is cheap to repeat: a queued request of a protected class that has done no more is still only queued.
 const QUEUED_WORK_NS: u64 = 1_000_000_000;
@@ -29,13 +29,17 @@ struct Work {
 }
 
 impl Work {
-    /// Whether a session does the work that was ended at `at_ns` once more: the very request, or the same statement of the
-    /// same user begun since. One that ran beside it, begun before, is a culprit of its own.
+    /// Whether a session runs the very request that was ended.
+    fn is_same(&self, state: &SessionState) -> bool {
+        (self.session, self.request) == (state.session, state.request)
+    }
+
+    /// Whether a session does the work that was ended at `at_ns` once more: the same statement of the same user begun
+    /// since. One that ran beside it, begun before, is a culprit of its own.
     fn is_again(&self, state: &SessionState, at_ns: u64) -> bool {
-        let same_request = (self.session, self.request) == (state.session, state.request);
         let same_statement = self.fingerprint != 0
             && (self.fingerprint, &self.principal) == (state.fingerprint, &state.principal);
-        same_request || (same_statement && state.since_ns >= at_ns)
+        same_statement && state.since_ns >= at_ns
     }
 }
 
@@ -77,7 +81,12 @@ impl Guard {
             principal: state.principal.clone(),
             fingerprint: state.fingerprint,
         };
-        self.done.push((now_ns, order, work));
+        // The next rung for the same request is the same time.
+        let known = self.done.iter_mut().find(|(.., known)| *known == work);
+        match known {
+            Some((_, number, _)) => *number = order,
+            None => self.done.push((now_ns, order, work)),
+        }
     }
 
     /// The order reached nobody: the work may be ended after all. A session that is still in the way, with one short
@@ -165,20 +174,25 @@ impl Guard {
         case.protected()
             .or_else(|| self.evidence(&case))
             .or_else(|| case.too_early())
+            .or_else(|| case.usual())
             .or_else(|| case.under_way(session.is_some_and(|known| known.killed_ns.is_some())))
             .or_else(|| {
                 self.first_rung(settings, state)
                     .is_none()
                     .then_some(PassedOver::NoRung)
             })
-            .or_else(|| self.is_done(state).then_some(PassedOver::CancelledBefore))
+            .or_else(|| {
+                self.is_done(&settings.tuning, state, ledger.now_ns)
+                    .then_some(PassedOver::CancelledBefore)
+            })
             .or_else(|| {
                 (candidate.gain_s() < settings.tuning.min_gain_s)
                     .then_some(PassedOver::GainTooSmall)
             })
             .or_else(|| {
-                self.is_spent(settings, ledger.now_ns)
-                    .then_some(PassedOver::Budget)
+                let spent =
+                    settings.tuning.per_decision == 0 || self.room(settings, ledger.now_ns) == 0;
+                spent.then_some(PassedOver::Budget)
             })
     }
 
@@ -205,23 +219,47 @@ impl Guard {
         weak.then_some(PassedOver::WeakEvidence)
     }
 
-    fn is_done(&self, state: &SessionState) -> bool {
-        self.done
-            .iter()
-            .any(|(at_ns, _, work)| work.is_again(state, *at_ns))
+    /// Whether what a session does was ended before, by the rule for work that comes back.
+    fn is_done(&self, tuning: &Tuning, state: &SessionState, now_ns: u64) -> bool {
+        if self.done.iter().any(|(.., work)| work.is_same(state)) {
+            return true;
+        }
+        let again = || {
+            self.done
+                .iter()
+                .filter(|(at_ns, _, work)| work.is_again(state, *at_ns))
+        };
+        match tuning.repeat {
+            Repeat::Again => false,
+            Repeat::Endure | Repeat::Alert => again().next().is_some(),
+            Repeat::BackOff => {
+                // Those ended in one decision are one time.
+                let times_ns: BTreeSet<u64> = again().map(|(at_ns, ..)| *at_ns).collect();
+                let Some(last_ns) = times_ns.last() else {
+                    return false;
+                };
+                let doubled = times_ns.len().saturating_sub(1).min(32) as u32;
+                let pause_ns = tuning
+                    .repeat_pause_ns
+                    .saturating_mul(1 << doubled)
+                    .min(tuning.repeat_after_ns);
+                now_ns < last_ns.saturating_add(pause_ns)
+            }
+        }
     }
 
-    fn is_spent(&self, settings: &Settings, now_ns: u64) -> bool {
+    /// How many more orders the budget allows for at present.
+    pub(super) fn room(&self, settings: &Settings, now_ns: u64) -> usize {
         let tuning = &settings.tuning;
-        let within = |span_ns: u64| {
-            self.orders_ns
+        let left = |span_ns: u64, limit: u32| {
+            let made = self
+                .orders_ns
                 .iter()
                 .filter(|at_ns| now_ns.saturating_sub(**at_ns) < span_ns)
-                .count() as u64
+                .count();
+            (limit as usize).saturating_sub(made)
         };
-        tuning.per_decision == 0
-            || within(MINUTE_NS) >= u64::from(tuning.per_minute)
-            || within(HOUR_NS) >= u64::from(tuning.per_hour)
+        left(MINUTE_NS, tuning.per_minute).min(left(HOUR_NS, tuning.per_hour))
     }
 }
 
@@ -268,18 +306,40 @@ impl Case<'_> {
 
     fn too_early(&self) -> Option<PassedOver> {
         let (tuning, now_ns) = (&self.settings.tuning, self.ledger.now_ns);
-        if now_ns.saturating_sub(self.candidate.in_way_since_ns) < tuning.min_blocking_ns {
+        if self.ledger.moving_ns(self.candidate.in_way_since_ns) < tuning.min_blocking_ns {
             return Some(PassedOver::TooYoung);
         }
         let idle = self.state.activity != Activity::Busy;
         if idle && now_ns.saturating_sub(self.state.since_ns) < tuning.min_idle_ns {
             return Some(PassedOver::NotIdleLongEnough);
         }
-        let nearly_done = self
-            .state
-            .progress
+        let done = self.ledger.sessions.get(&self.candidate.session);
+        let nearly_done = done
+            .and_then(|known| known.progress.done())
             .is_some_and(|progress| progress > tuning.nearly_done);
         nearly_done.then_some(PassedOver::NearlyDone)
+    }
+
+    /// It does what others do as well, and each of them no worse: ending it gives its place to the next.
+    fn usual(&self) -> Option<PassedOver> {
+        let (ledger, node, session) = (self.ledger, self.node, self.candidate.session);
+        if !node.uses.is_empty() {
+            return None;
+        }
+        let mut holds = node
+            .in_way
+            .iter()
+            .filter(|way| way.kind == BlockKind::Granted)
+            .peekable();
+        if holds.peek().is_none() {
+            let many = ledger.familiar.is_ordinary(self.state, ledger.now_ns);
+            return many.then_some(PassedOver::Ordinary);
+        }
+        let usual = self.candidate.role == Role::Root
+            && holds.all(|way| {
+                !ledger.holds_unusually_long((way.resource, way.instance), session, way.since_ns)
+            });
+        usual.then_some(PassedOver::LikeItsPeers)
     }
 
     /// Somebody has already asked the target to end it. An idle session takes no notice of a statement cancel.

@@ -45,6 +45,8 @@ pub enum Input {
     Snapshot(Snapshot),
     /// What became of an order.
     Outcome(OrderReport),
+    /// What sessions used of a resource that nobody waits for in a line.
+    Usage(Usage),
 }
 
 impl Input {
@@ -56,6 +58,7 @@ impl Input {
             Self::Tick(tick) => tick.at_ns,
             Self::Snapshot(snapshot) => snapshot.at_ns,
             Self::Outcome(report) => report.at_ns,
+            Self::Usage(usage) => usage.at_ns,
         }
     }
 }
@@ -299,4 +302,39 @@ pub enum OrderResult {
     Refused(String),
     /// The command was written down and not sent (`observe`, `dry-run`).
     NotSent,
+}
+
+/// What sessions used of a resource of kind MEMORY, CPU or IO since the report before, and what the use of others cost
+/// them. What a session did for requests that ended in between is part of its numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// As of when.
+    pub at_ns: u64,
+    /// Of which resource.
+    pub resource: ResourceId,
+    /// How far back from `at_ns` the numbers reach.
+    pub covered_ns: u64,
+    /// How it was learned.
+    pub evidence: Evidence,
+    /// Every session that used, lost or holds anything is in `sessions`: a share of the whole can be told.
+    pub complete: bool,
+    /// Sessions that used, lost or hold anything.
+    pub sessions: Vec<SessionUsage>,
+}
+
+/// One session's part of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionUsage {
+    /// Whose.
+    pub session: SessionKey,
+    /// CPU: nanoseconds on a processor, of all its threads. IO: nanoseconds for which it kept the device busy. MEMORY: units
+    /// brought in (pages, bytes: the same unit throughout), 0 if only what is held matters.
+    pub used: u64,
+    /// Time lost to others, nanoseconds. CPU: ready and not running. IO: blocked on the device beyond its own service.
+    /// MEMORY: what it took to bring in again what others had driven out, to collect garbage for the heap that others
+    /// filled, or to walk versions that others keep alive.
+    pub lost_ns: u64,
+    /// MEMORY: what it holds at `at_ns`, in the resource's unit (pages, bytes; for versions the age of its view in
+    /// nanoseconds); 0 if that is not known or nothing.
+    pub held: u64,
 }

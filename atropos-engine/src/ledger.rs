@@ -12,11 +12,17 @@
 
 use std::collections::BTreeMap;
 
+use super::familiar::Familiar;
 use super::holds::{Holders, Holds};
 use super::input::{
     Blocker, Event, EventKind, Evidence, InstanceKey, ResourceId, SessionKey, SessionState,
 };
+use super::progress::Pace;
+use super::settings::{Kind, Resource};
+use super::stillness::Stillness;
 use super::table::Table;
+use super::tenure::Tenures;
+use super::usage::Account;
 use super::window::SlidingSum;
 
 /// One session.
@@ -26,6 +32,8 @@ pub(super) struct Session {
     pub(super) state: Option<SessionState>,
     /// Number of the tick that listed it latest.
     pub(super) listed_in: u64,
+    /// How the current request gets on.
+    pub(super) progress: Pace,
     /// Time that the current request spent in waits that are over.
     pub(super) waited_ns: u64,
     /// The end of its latest wait.
@@ -94,6 +102,15 @@ pub(super) struct Ledger {
     /// Waits that snapshots have listed, by instance, as of the latest snapshot.
     pub(super) listed: Vec<((ResourceId, InstanceKey), SessionKey)>,
     pub(super) names: BTreeMap<(ResourceId, InstanceKey), String>,
+    /// By resource.
+    pub(super) kinds: Vec<Kind>,
+    /// What sessions used and lost, by resource.
+    pub(super) accounts: Vec<Account>,
+    pub(super) tenures: Tenures,
+    pub(super) stillness: Stillness,
+    pub(super) familiar: Familiar,
+    /// Waits that have ended.
+    pub(super) ended_waits: u64,
     /// Waits that are over, by resource.
     pub(super) past: Vec<SlidingSum>,
     /// Resources whose latest snapshot did not show every wait.
@@ -105,9 +122,16 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger for so many resources.
-    pub(super) fn new(resource_count: usize, window_ns: u64) -> Self {
+    /// An empty ledger for these resources.
+    pub(super) fn new(resources: &[Resource], window_ns: u64) -> Self {
+        let resource_count = resources.len();
         Self {
+            kinds: resources.iter().map(|resource| resource.kind).collect(),
+            accounts: vec![Account::new(window_ns); resource_count],
+            tenures: Tenures::default(),
+            stillness: Stillness::default(),
+            familiar: Familiar::default(),
+            ended_waits: 0,
             now_ns: 0,
             window_ns,
             sessions: Table::default(),
@@ -289,6 +313,7 @@ impl Ledger {
         let Some(wait) = self.waits.remove(&session) else {
             return;
         };
+        self.ended_waits += 1;
         let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
         let counts = !self.is_blind(wait.resource);
         let known = self.sessions.entry(session).or_default();

@@ -4,7 +4,7 @@ use super::super::input::{
     Activity, Event, EventKind, Evidence, InstanceKey, InstanceName, ResourceId, SessionKey,
     Snapshot,
 };
-use super::super::testkit::{MS, RESOURCE, busy, granted, ledger, snapshot, tick, wait};
+use super::super::testkit::{MS, RESOURCE, busy, granted, ledger, settings, snapshot, tick, wait};
 use super::Ledger;
 
 const CONTEXT: InstanceKey = InstanceKey(0xc0);
@@ -132,7 +132,7 @@ fn a_begin_that_overtakes_the_end_of_the_wait_before_opens_a_wait_of_its_own() {
 
 #[test]
 fn holds_are_counted_and_a_release_that_overtakes_its_acquisition_leaves_none() {
-    let mut ledger = Ledger::new(1, 500 * MS);
+    let mut ledger = Ledger::new(&settings().resources, 500 * MS);
     at(&mut ledger, 1000, 1, acquire(LOCK));
     at(&mut ledger, 1001, 1, acquire(LOCK));
     at(&mut ledger, 1002, 1, release(LOCK));
@@ -252,7 +252,7 @@ fn names_and_sessions_are_kept_for_as_long_as_somebody_waits_or_holds() {
         instance: LOCK,
         name: "table shop.orders".to_owned(),
     }];
-    let mut ledger = Ledger::new(1, 500 * MS);
+    let mut ledger = Ledger::new(&settings().resources, 500 * MS);
     ledger.snapshot(&named);
     ledger.tick(&tick(1000, vec![busy(1, 900), busy(2, 0)]));
     assert_eq!(ledger.name(RESOURCE, LOCK), "table shop.orders");
@@ -277,7 +277,7 @@ fn a_listed_wait_that_no_snapshot_repeats_for_a_window_is_over() {
 
 #[test]
 fn what_names_an_unknown_resource_is_ignored() {
-    let mut ledger = Ledger::new(1, 500 * MS);
+    let mut ledger = Ledger::new(&settings().resources, 500 * MS);
     let resource = ResourceId(5);
     at(
         &mut ledger,

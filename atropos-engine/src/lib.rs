@@ -16,20 +16,29 @@ pub mod input;
 pub mod record;
 pub mod settings;
 
+mod absent;
 mod blame;
+mod choose;
 mod decide;
 mod detector;
 mod estimator;
 mod explain;
+mod familiar;
 mod gain;
+mod group;
 mod guard;
 mod holds;
 mod ledger;
 mod live;
 mod overload;
 mod pacing;
+mod peers;
 mod policy;
+mod progress;
+mod stillness;
 mod table;
+mod tenure;
+mod usage;
 mod view;
 mod window;
 
@@ -53,8 +62,9 @@ pub struct Engine {
     detector: Detector,
     guard: Guard,
     overload: Overload,
-    flying: Option<Flying>,
-    advised: Option<record::Task>,
+    /// Orders in flight, of one decision.
+    flying: Vec<Flying>,
+    advised: Vec<record::Task>,
     told: decide::Told,
     decision_count: u64,
     order_count: u64,
@@ -71,6 +81,8 @@ pub struct Footprint {
     pub holds: usize,
     /// Instances with a name.
     pub instances: usize,
+    /// Sessions whose use of a resource is known, for each resource.
+    pub usages: usize,
 }
 
 impl Engine {
@@ -78,12 +90,12 @@ impl Engine {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
-            ledger: Ledger::new(settings.resources.len(), settings.tuning.window_ns),
+            ledger: Ledger::new(&settings.resources, settings.tuning.window_ns),
             detector: Detector::new(settings.slo, &settings.tuning),
             guard: Guard::default(),
             overload: Overload::default(),
-            flying: None,
-            advised: None,
+            flying: Vec::new(),
+            advised: Vec::new(),
             told: decide::Told::default(),
             decision_count: 0,
             order_count: 0,
@@ -104,9 +116,10 @@ impl Engine {
                 self.ledger.advance(report.at_ns);
                 self.report(report, out);
             }
+            Input::Usage(usage) => self.ledger.usage(usage),
             Input::Tick(tick) => self.ledger.tick(tick),
         }
-        if let Some(flying) = &mut self.flying {
+        for flying in &mut self.flying {
             flying.watch(&self.ledger);
         }
         if let Input::Tick(tick) = input {
@@ -122,6 +135,7 @@ impl Engine {
             waits: self.ledger.waits.len(),
             holds: self.ledger.hold_count(),
             instances: self.ledger.names.len(),
+            usages: self.ledger.usage_count(),
         }
     }
 
@@ -144,7 +158,7 @@ impl Engine {
             &self.detector,
             &flights,
         );
-        if self.watch_overload(&reading, &estimate, out) && self.flying.is_none() {
+        if self.watch_overload(&reading, &estimate, out) && self.flying.is_empty() {
             self.decide(&reading, &estimate, &graph, out);
         }
     }
@@ -180,7 +194,10 @@ impl Engine {
             }
             let seen = wait.filter(|wait| !ledger.is_blind(wait.resource));
             let open_ns = seen.map_or(0, |wait| ledger.now_ns.saturating_sub(wait.since_ns));
-            let waited_ns = known.waited_ns.saturating_add(open_ns);
+            let waited_ns = known
+                .waited_ns
+                .saturating_add(open_ns)
+                .saturating_add(ledger.lost_to_use_ns(*key));
             flights.push(Flight {
                 session: *key,
                 since_ns,
@@ -192,13 +209,14 @@ impl Engine {
     }
 
     fn report(&mut self, report: &OrderReport, out: &mut Vec<Effect>) {
-        let Some(flying) = self
+        let Some(at) = self
             .flying
-            .as_mut()
-            .filter(|flying| flying.order.order == report.order)
+            .iter()
+            .position(|flying| flying.order.order == report.order)
         else {
             return;
         };
+        let flying = &mut self.flying[at];
         let Some(result) = flying.report(&self.settings, report) else {
             return;
         };
@@ -211,34 +229,30 @@ impl Engine {
         match result {
             OutcomeKind::Missed => self.guard.missed(&order, self.ledger.now_ns),
             OutcomeKind::Refused => self.guard.refused(&order),
-            _ => self.advised = Some(order.task),
+            _ => self.advised.push(order.task),
         }
-        self.flying = None;
+        self.flying.remove(at);
     }
 
     fn pace(&mut self, out: &mut Vec<Effect>) {
-        let Some(flying) = &mut self.flying else {
-            return;
-        };
-        match flying.step(&self.settings, &self.ledger) {
-            Step::Wait => {}
-            Step::Tell(result) => out.push(Effect::Outcome(flying.outcome(
-                &self.settings,
-                &self.ledger,
-                result,
-            ))),
-            Step::Finish(result) => {
-                out.push(Effect::Outcome(flying.outcome(
-                    &self.settings,
-                    &self.ledger,
-                    result,
-                )));
-                self.flying = None;
+        for mut flying in std::mem::take(&mut self.flying) {
+            match flying.step(&self.settings, &self.ledger) {
+                Step::Wait => {}
+                Step::Tell(result) => out.push(self.outcome(&flying, result)),
+                Step::Finish(result) => {
+                    out.push(self.outcome(&flying, result));
+                    continue;
+                }
+                // Events lost since the order may be the ones that told of the release.
+                Step::Escalate(_) if self.guard.in_quarantine(self.ledger.now_ns) => {}
+                Step::Escalate(rung) => self.escalate(&mut flying, rung, out),
             }
-            // Events lost since the order may be the ones that told of the release.
-            Step::Escalate(_) if self.guard.in_quarantine(self.ledger.now_ns) => {}
-            Step::Escalate(rung) => self.escalate(rung, out),
+            self.flying.push(flying);
         }
+    }
+
+    fn outcome(&self, flying: &Flying, result: OutcomeKind) -> Effect {
+        Effect::Outcome(flying.outcome(&self.settings, &self.ledger, result))
     }
 }
 

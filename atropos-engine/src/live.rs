@@ -23,6 +23,10 @@ impl Ledger {
         }
         self.sessions_gone_idle(tick.at_ns);
         self.forget();
+        self.forget_usage();
+        self.familiar.forget(self.now_ns);
+        self.note_stillness(tick);
+        self.note_tenures();
     }
 
     fn session_seen(&mut self, state: &SessionState, at_ns: u64) {
@@ -56,7 +60,19 @@ impl Ledger {
         {
             self.close_wait(key, at_ns);
         }
+        if !same {
+            // What a session used before it was listed for the first time is already this request's.
+            if self
+                .sessions
+                .get(&key)
+                .is_some_and(|known| known.state.is_some())
+            {
+                self.close_usage(key);
+            }
+            self.familiar.begun(state, at_ns);
+        }
         let known = self.sessions.entry(key).or_default();
+        known.progress.look(state, same, at_ns);
         if !same {
             known.waited_ns = 0;
             known.killed_ns = known

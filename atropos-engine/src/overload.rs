@@ -40,7 +40,7 @@ impl Engine {
             .foreign_waits()
             .filter(|wait| !self.ledger.is_blind(wait.resource))
             .any(|wait| now_ns.saturating_sub(wait.since_ns) > old_ns);
-        if reading.breached || waits_long || self.flying.is_some() {
+        if reading.breached || waits_long || !self.flying.is_empty() {
             self.overload.sign_ns = now_ns;
             if !self.overload.suspect {
                 self.overload.suspect = true;

@@ -17,6 +17,9 @@ pub(super) struct Flying {
     pub(super) order: Order,
     /// Waits that it blocked at the order: who, and the number of the wait.
     blocked: Vec<(SessionKey, u64)>,
+    /// It was chosen for what it uses as well, which it goes on using until its request is over: time that was lost in the
+    /// window before the order, seconds.
+    lost_by_use_s: Option<f64>,
     /// How long the task had worked, for what undoing it may take; 0 if there is nothing to undo.
     undo_ns: u64,
     accepted_ns: Option<u64>,
@@ -46,7 +49,12 @@ pub(super) enum Step {
 
 impl Flying {
     /// Follows an order that is about to be sent.
-    pub(super) fn new(settings: &Settings, ledger: &Ledger, order: Order, undo_per_s: f64) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        ledger: &Ledger,
+        order: Order,
+        (undo_per_s, uses): (f64, bool),
+    ) -> Self {
         let target = order.task.session;
         let blocked = ledger
             .foreign_waits()
@@ -64,6 +72,7 @@ impl Flying {
         Self {
             order,
             blocked,
+            lost_by_use_s: uses.then(|| lost_s(settings, ledger)),
             undo_ns,
             accepted_ns: None,
             released_ns: None,
@@ -111,11 +120,22 @@ impl Flying {
         if self.settled {
             return;
         }
-        if self.blocks_as_ordered(ledger) {
+        if self.blocks_as_ordered(ledger) || (self.lost_by_use_s.is_some() && self.is_same(ledger))
+        {
             self.released_ns = None;
         } else if self.released_ns.is_none() {
             self.released_ns = Some(ledger.now_ns);
         }
+    }
+
+    /// The request that the order named still runs, or the session still idles where it did.
+    fn is_same(&self, ledger: &Ledger) -> bool {
+        let task = &self.order.task;
+        let state = ledger
+            .sessions
+            .get(&task.session)
+            .and_then(|known| known.state.as_ref());
+        state.is_some_and(|state| state.id == task.id && state.request == task.request)
     }
 
     fn blocks_as_ordered(&self, ledger: &Ledger) -> bool {
@@ -238,14 +258,22 @@ impl Flying {
 
     /// The share of the blamed waiting that is gone, taken of the expected gain.
     fn realised_gain_s(&self, settings: &Settings, ledger: &Ledger) -> Option<f64> {
-        let before = self.blocked.len() as f64;
-        let lost_ns: u64 = (0..settings.resources.len())
-            .map(|r| ledger.lost_ns(super::input::ResourceId(r as u16)))
-            .fold(0, u64::saturating_add);
-        let after = seconds(lost_ns) / seconds(settings.tuning.window_ns);
+        let window_s = seconds(settings.tuning.window_ns);
+        let after = lost_s(settings, ledger) / window_s;
+        let before = self
+            .lost_by_use_s
+            .map_or(self.blocked.len() as f64, |lost_s| lost_s / window_s);
         (before > 0.0)
             .then(|| self.order.expected_gain_s * ((before - after) / before).clamp(-1.0, 1.0))
     }
+}
+
+/// Time lost in the window, over all resources, seconds.
+fn lost_s(settings: &Settings, ledger: &Ledger) -> f64 {
+    let lost_ns = (0..settings.resources.len())
+        .map(|r| ledger.lost_ns(super::input::ResourceId(r as u16)))
+        .fold(0, u64::saturating_add);
+    seconds(lost_ns)
 }
 
 fn is_busy(ledger: &Ledger, session: SessionKey) -> bool {

@@ -75,6 +75,34 @@ pub struct Decision {
     pub orders: Vec<Order>,
     /// In one sentence: who, for what, why, and why not the runner-up.
     pub summary: String,
+    /// The group that is to blame together, where no single task is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+}
+
+/// Tasks that are to blame together while each by itself does what is usual.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// What they have in common.
+    pub by: GroupBy,
+    /// The user's name, or the statement without literals.
+    pub name: String,
+    /// Of which resource they take so much.
+    pub resource: ResourceId,
+    /// How many they are.
+    pub member_count: u64,
+    /// Their share of all use, or of the blame, 0 to 1.
+    pub share: f64,
+}
+
+/// What the members of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupBy {
+    /// They belong to one user.
+    User,
+    /// They run the same statement.
+    Statement,
 }
 
 /// What made the engine look.
@@ -223,6 +251,10 @@ pub enum PassedOver {
     GainTooSmall,
     /// It is to blame for little of the loss beside another task that is in the way.
     MinorCause,
+    /// It has held what others want for no longer than is usual there: all of them together are too much.
+    LikeItsPeers,
+    /// It is queued, holds nothing, and many like it come and go: ending it only reorders the queue.
+    Ordinary,
     /// The same work was cancelled before.
     CancelledBefore,
     /// An order for it is under way.

@@ -146,16 +146,42 @@ pub struct Tuning {
     /// second is over before anybody would thank for its cancel, and somebody loses work by each; and a full stall is
     /// still decided within 250 ms of its first breach.
     pub min_gain_s: f64,
-    /// Orders for each decision.
+    /// Orders for each decision. 4: a decision and its release take half a second, so sixteen culprits are ended in two
+    /// seconds, and a mistake hits four tasks before its outcome is known.
     pub per_decision: u32,
-    /// Orders a minute.
+    /// Orders a minute. 20: more than the sixteen culprits of the largest known incident; a rule that has gone wrong is
+    /// stopped within seconds all the same.
     pub per_minute: u32,
-    /// Orders an hour.
+    /// Orders an hour. 120: an incident every ten minutes.
     pub per_hour: u32,
     /// After a loss of events nothing is cancelled for this long. 1 s: two windows.
     pub loss_quarantine_ns: u64,
-    /// The same work (principal and fingerprint) is not cancelled again for this long. 60 s.
+    /// The same work (principal and fingerprint) that was not cancelled for this long is new work. 60 s.
     pub repeat_after_ns: u64,
+    /// What happens to work that comes back after it was cancelled.
+    pub repeat: Repeat,
+    /// Under [`Repeat::BackOff`] the same work is left alone for this long after it was cancelled once, twice as long after the
+    /// second time, and so on. 1 s: two windows, so that the first return is not met before it has shown what it does.
+    pub repeat_pause_ns: u64,
+    /// Members of a group that is to blame only together are ended one by one, within the budget. Off: the group is named
+    /// and nothing is cancelled, since each member by itself does what is usual.
+    pub end_groups: bool,
+}
+
+/// What happens to work (the same statement of the same user, begun since) that comes back after it was cancelled. The very
+/// request that an order named is never ordered twice but by the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Repeat {
+    /// It is left alone, as the paper has it: whoever insists gets through.
+    Endure,
+    /// It is cancelled again after a pause that grows each time: the others get most of the time, and whoever insists gets
+    /// through in a pause. The default.
+    BackOff,
+    /// It is left alone and named, for a person to see to.
+    Alert,
+    /// It is a candidate like any other. For targets where the same statement comes from many who know nothing of each other.
+    Again,
 }
 
 impl Default for Tuning {
@@ -173,11 +199,14 @@ impl Default for Tuning {
             min_blocking_ns: 50_000_000,
             min_idle_ns: 3_000_000_000,
             min_gain_s: 0.2,
-            per_decision: 1,
-            per_minute: 6,
-            per_hour: 60,
+            per_decision: 4,
+            per_minute: 20,
+            per_hour: 120,
             loss_quarantine_ns: 1_000_000_000,
             repeat_after_ns: 60_000_000_000,
+            repeat: Repeat::BackOff,
+            repeat_pause_ns: 1_000_000_000,
+            end_groups: false,
         }
     }
 }

@@ -109,7 +109,7 @@ pub(super) fn tick(at_ms: u64, sessions: Vec<SessionState>) -> Tick {
 
 /// A ledger that has seen these waits and sessions at `at_ms`.
 pub(super) fn ledger(at_ms: u64, waits: Vec<Wait>, sessions: Vec<SessionState>) -> Ledger {
-    let mut ledger = Ledger::new(1, Tuning::default().window_ns);
+    let mut ledger = Ledger::new(&settings().resources, Tuning::default().window_ns);
     ledger.tick(&tick(at_ms, sessions));
     ledger.snapshot(&snapshot(at_ms, waits));
     ledger

@@ -171,12 +171,20 @@ impl Ledger {
             .past
             .get(usize::from(resource.0))
             .map_or(0, |past| past.sum_ns(self.now_ns));
-        let open_ns: u64 = self
-            .foreign_waits()
+        let open_ns = self.open_lost_ns(resource);
+        let used_ns = self
+            .accounts
+            .get(usize::from(resource.0))
+            .map_or(0, |account| account.lost_ns(self.now_ns));
+        past_ns.saturating_add(open_ns).saturating_add(used_ns)
+    }
+
+    /// ... by those who wait at present.
+    pub(super) fn open_lost_ns(&self, resource: ResourceId) -> u64 {
+        self.foreign_waits()
             .filter(|wait| wait.resource == resource)
             .map(|wait| within_ns(wait.since_ns, self.now_ns, self.window_ns))
-            .fold(0, u64::saturating_add);
-        past_ns.saturating_add(open_ns)
+            .fold(0, u64::saturating_add)
     }
 
     /// How long a session's current request has waited so far, nanoseconds.

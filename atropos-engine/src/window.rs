@@ -43,6 +43,28 @@ impl SlidingSum {
         }
     }
 
+    /// Adds an amount that came up evenly over the interval; at its end if it has no length.
+    pub(super) fn add_amount(&mut self, begin_ns: u64, end_ns: u64, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        let (begin_ns, end_ns) = if end_ns > begin_ns {
+            (begin_ns, end_ns)
+        } else {
+            (end_ns.saturating_sub(1), end_ns.max(1))
+        };
+        let last = (end_ns - 1) / self.slot_ns;
+        self.advance(last);
+        let first = (begin_ns / self.slot_ns).max(self.oldest());
+        for slot in first..=last {
+            let low = begin_ns.max(slot.saturating_mul(self.slot_ns));
+            let high = end_ns.min((slot + 1).saturating_mul(self.slot_ns));
+            let part = scale(amount, high.saturating_sub(low), end_ns - begin_ns);
+            let sum = &mut self.sums_ns[Self::index(slot)];
+            *sum = sum.saturating_add(part);
+        }
+    }
+
     /// The time within the window that ends at `now_ns`.
     pub(super) fn sum_ns(&self, now_ns: u64) -> u64 {
         let from_ns = now_ns.saturating_sub(self.slot_ns * SLOTS);
@@ -126,6 +148,16 @@ mod tests {
         let mut sum = SlidingSum::new(500 * MS);
         sum.add(0, 30_000 * MS);
         assert_eq!(sum.sum_ns(30_000 * MS), 500 * MS);
+    }
+
+    #[test]
+    fn an_amount_is_spread_over_its_interval() {
+        let mut sum = SlidingSum::new(500 * MS);
+        sum.add_amount(1000 * MS, 1100 * MS, 40);
+        assert_eq!(sum.sum_ns(1100 * MS), 40);
+        assert_eq!(sum.sum_ns(1550 * MS), 20);
+        sum.add_amount(1600 * MS, 1600 * MS, 7);
+        assert_eq!(sum.sum_ns(1600 * MS), 7);
     }
 
     #[test]

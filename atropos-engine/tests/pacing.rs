@@ -3,7 +3,7 @@
 mod kit;
 
 use atropos_engine::input::OrderResult;
-use atropos_engine::record::{OutcomeKind, PassedOver};
+use atropos_engine::record::{Decision, OutcomeKind, PassedOver};
 use atropos_engine::settings::{Mode, Settings};
 use kit::{EXCLUSIVE, MS, OTHER, Obey, T, WRITE, World, alter, c1, m01, settings};
 
@@ -104,6 +104,58 @@ fn in_observe_mode_the_same_advice_is_given_once() {
     assert_eq!(world.targets(), [1]);
     assert_eq!(world.decisions().len(), 1);
     assert_eq!(world.outcome_kinds(), [OutcomeKind::NotSent]);
+}
+
+#[test]
+fn culprits_of_several_tables_are_ended_in_one_decision_and_waited_for_together() {
+    let mut world = World::new(settings());
+    for n in 0..6 {
+        world.victims(100 + 10 * n, 6, 10 + n, 80);
+    }
+    world.run(3000);
+    for n in 0..6 {
+        world.begin(1 + n, None, "lock tables t write");
+        world.lock(1 + n, 10 + n, EXCLUSIVE);
+    }
+    world.obey = Obey::After(400);
+    world.run(1400);
+    let first = |d: &&&Decision| !d.orders.is_empty();
+    let decisions = world.decisions();
+    let decision = decisions.iter().find(first).expect("an order");
+    assert_eq!(decision.orders.len(), 4);
+    let chosen = decision
+        .candidates
+        .iter()
+        .filter(|c| c.passed_over.is_none());
+    assert_eq!(chosen.count(), 4);
+    assert_eq!(
+        world.targets().len(),
+        4,
+        "the rest waits for the release of these"
+    );
+    world.run(2000);
+    let mut ended = world.targets();
+    ended.sort_unstable();
+    assert_eq!(ended, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(world.outcome_kinds(), [OutcomeKind::Released; 6]);
+}
+
+#[test]
+fn beside_a_long_holder_one_that_is_about_to_let_go_is_left() {
+    let mut world = World::new(settings());
+    world.victims(100, 12, T, 80);
+    world.victims(200, 12, OTHER, 80);
+    world.run(3000);
+    for (key, progress, table) in [(1, 0.1, T), (2, 0.8, OTHER)] {
+        world.begin(key, None, "select for update");
+        world.edit(key, |state| {
+            state.since_ns -= 2000 * MS;
+            state.progress = Some(progress);
+        });
+        world.lock(key, table, EXCLUSIVE);
+    }
+    world.run(250);
+    assert_eq!(world.targets(), [1]);
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use atropos_engine::Engine;
 use atropos_engine::input::{
     Activity, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey, InstanceName,
-    Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey, SessionState, Snapshot,
-    Tick, Wait,
+    Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey, SessionState,
+    SessionUsage, Snapshot, Tick, Usage, Wait,
 };
 use atropos_engine::record::Effect;
-use kit::{EXCLUSIVE, MS, Obey, SHARED, Sense, World, settings};
+use kit::{EXCLUSIVE, MS, Obey, SHARED, Sense, World, all_kinds, settings};
 use proptest::prelude::*;
 
 const SESSIONS: u64 = 12;
@@ -114,6 +114,40 @@ fn state() -> impl Strategy<Value = SessionState> {
         )
 }
 
+fn usage() -> impl Strategy<Value = Input> {
+    let one = (session(), 0..200u64, 0..80u64, 0..9u64).prop_map(|(session, used, lost, held)| {
+        SessionUsage {
+            session,
+            used: used * MS,
+            lost_ns: lost * MS,
+            held,
+        }
+    });
+    let sessions = prop::collection::vec(one, 0..8);
+    (
+        0..3000u64,
+        0..4u16,
+        0..300u64,
+        any::<bool>(),
+        any::<bool>(),
+        sessions,
+    )
+        .prop_map(|(at_ms, resource, covered_ms, walk, complete, sessions)| {
+            Input::Usage(Usage {
+                at_ns: at_ms * MS,
+                resource: ResourceId(resource),
+                covered_ns: covered_ms * MS,
+                evidence: if walk {
+                    Evidence::Walk
+                } else {
+                    Evidence::Inference
+                },
+                complete,
+                sessions,
+            })
+        })
+}
+
 /// One input at a time near `at_ms`, before or after what came before.
 fn input() -> impl Strategy<Value = Input> {
     let at_ns = || (0..3000u64).prop_map(|at_ms| at_ms * MS);
@@ -165,17 +199,8 @@ fn input() -> impl Strategy<Value = Input> {
         2 => snapshot,
         1 => (at_ns(), 1..9u64).prop_map(|(at_ns, count)| Input::Lost(Lost { at_ns, count })),
         1 => report,
+        2 => usage(),
     ]
-}
-
-fn at_ns(input: &Input) -> u64 {
-    match input {
-        Input::Event(event) => event.at_ns,
-        Input::Lost(lost) => lost.at_ns,
-        Input::Tick(tick) => tick.at_ns,
-        Input::Snapshot(snapshot) => snapshot.at_ns,
-        Input::Outcome(report) => report.at_ns,
-    }
 }
 
 /// A small target: holders, chains of waiters, and the load in front of them.
@@ -237,10 +262,10 @@ fn play(plan: &Plan, sense: Sense) -> World {
 /// Whether a fresh engine, given these inputs, orders something too soon after a loss that it knew of: an order and a loss
 /// may carry the same time, so what counts is which came first.
 fn orders_in_quarantine(inputs: &[Input]) -> bool {
-    let mut engine = Engine::new(settings());
+    let mut engine = Engine::new(all_kinds());
     let (mut now_ns, mut lost_ns, mut effects) = (0, None, Vec::new());
     inputs.iter().any(|input| {
-        now_ns = at_ns(input).max(now_ns);
+        now_ns = input.at_ns().max(now_ns);
         if matches!(input, Input::Lost(_)) {
             lost_ns = Some(now_ns);
         }
@@ -288,7 +313,7 @@ proptest! {
     #[test]
     fn the_same_recording_gives_the_same_effects_byte_for_byte(inputs in prop::collection::vec(input(), 1..150)) {
         let run = || {
-            let (mut engine, mut effects) = (Engine::new(settings()), Vec::new());
+            let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
             for input in &inputs {
                 engine.handle(input, &mut effects);
             }
@@ -310,10 +335,10 @@ proptest! {
 
     #[test]
     fn effects_never_go_back_in_time_and_numbers_are_sound(inputs in prop::collection::vec(input(), 1..200)) {
-        let mut engine = Engine::new(settings());
+        let mut engine = Engine::new(all_kinds());
         let (mut now_ns, mut effects) = (0, Vec::new());
         for input in &inputs {
-            now_ns = at_ns(input).max(now_ns);
+            now_ns = input.at_ns().max(now_ns);
             effects.clear();
             engine.handle(input, &mut effects);
             for effect in &effects {
@@ -333,12 +358,13 @@ proptest! {
 
     #[test]
     fn memory_follows_what_lives(inputs in prop::collection::vec(input(), 1..300)) {
-        let (mut engine, mut effects) = (Engine::new(settings()), Vec::new());
+        let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
         for input in &inputs {
             engine.handle(input, &mut effects);
             let footprint = engine.footprint();
             prop_assert!(footprint.sessions as u64 <= SESSIONS && footprint.waits as u64 <= SESSIONS);
             prop_assert!(footprint.holds as u64 <= SESSIONS * 4);
+            prop_assert!(footprint.usages as u64 <= SESSIONS * 3);
         }
         for key in 0..SESSIONS {
             let event = Event { at_ns: 3000 * MS, session: SessionKey(key), kind: EventKind::SessionEnd };

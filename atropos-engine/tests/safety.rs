@@ -3,7 +3,8 @@
 mod kit;
 
 use atropos_engine::input::Evidence;
-use atropos_engine::record::{Effect, OverloadState, PassedOver};
+use atropos_engine::record::{Effect, Order, OverloadState, PassedOver};
+use atropos_engine::settings::Repeat;
 use kit::{
     BACKUP, DDL, EXCLUSIVE, MS, OTHER, REPLICATION, SHARED, Sense, T, WRITE, World, c1, m01,
     settings, sleeper,
@@ -103,15 +104,85 @@ fn a_load_that_drops_to_zero_and_comes_back_cancels_nothing() {
 
 #[test]
 fn the_same_work_is_not_cancelled_again_when_its_client_retries() {
-    let mut world = c1(settings());
+    for repeat in [Repeat::Endure, Repeat::Alert] {
+        let mut settings = settings();
+        settings.tuning.repeat = repeat;
+        let mut world = c1(settings);
+        world.run(1000);
+        assert_eq!(world.targets(), [2]);
+        world.run(2000);
+        world.begin(2, Some(BACKUP), "flush tables with read lock");
+        world.lock(2, T, EXCLUSIVE);
+        world.run(1000);
+        assert_eq!(world.targets(), [2]);
+        assert_eq!(world.verdict(2), Some(PassedOver::CancelledBefore));
+    }
+}
+
+/// When the same statement is ended, milliseconds since it first began, if it comes back each time and stays.
+fn ended_at_ms(repeat: Repeat) -> Vec<u64> {
+    let mut settings = settings();
+    settings.tuning.repeat = repeat;
+    let mut world = World::new(settings);
+    world.victims(100, 8, T, 80);
     world.run(1000);
-    assert_eq!(world.targets(), [2]);
+    let begun_ms = world.now_ms;
+    while world.now_ms < begun_ms + 8_500 {
+        world.begin(1, None, "lock tables t write");
+        world.lock(1, T, EXCLUSIVE);
+        let orders = world.orders().len();
+        while world.orders().len() == orders && world.now_ms < begun_ms + 8_500 {
+            world.run(50);
+        }
+        world.run(100);
+    }
+    let at_ms = |order: &&Order| order.at_ns / MS - begun_ms;
+    world.orders().iter().map(at_ms).collect()
+}
+
+#[test]
+fn work_that_comes_back_is_cancelled_again_after_a_pause_that_doubles_each_time() {
+    let at_ms = ended_at_ms(Repeat::BackOff);
+    let gaps_ms: Vec<u64> = at_ms.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(gaps_ms, [1000, 2000, 4000]);
+    assert_eq!(ended_at_ms(Repeat::Endure).len(), 1);
+    assert!(ended_at_ms(Repeat::Again).len() > 6);
+}
+
+#[test]
+fn when_the_budget_is_spent_the_decision_says_so() {
+    let mut settings = settings();
+    settings.tuning.per_minute = 3;
+    let mut world = World::new(settings);
+    for n in 0..5 {
+        world.victims(100 + 10 * n, 6, 10 + n, 80);
+    }
+    world.run(3000);
+    for n in 0..5 {
+        world.begin(1 + n, None, "lock tables t write");
+        world.lock(1 + n, 10 + n, EXCLUSIVE);
+    }
+    world.run(1400);
+    assert_eq!(world.targets().len(), 3);
+    let decisions = world.decisions();
+    let decision = decisions
+        .iter()
+        .find(|decision| !decision.orders.is_empty())
+        .expect("an order");
+    assert!(
+        decision.summary.contains("the budget of cancels is spent"),
+        "{}",
+        decision.summary
+    );
     world.run(2000);
-    world.begin(2, Some(BACKUP), "flush tables with read lock");
-    world.lock(2, T, EXCLUSIVE);
-    world.run(1000);
-    assert_eq!(world.targets(), [2]);
-    assert_eq!(world.verdict(2), Some(PassedOver::CancelledBefore));
+    assert_eq!(world.targets().len(), 3);
+    let decisions = world.decisions();
+    let last = decisions.last().expect("said again");
+    assert!(
+        last.orders.is_empty() && last.summary.contains("the budget of cancels is spent"),
+        "{}",
+        last.summary
+    );
 }
 
 #[test]
@@ -169,11 +240,17 @@ fn a_task_that_is_nearly_done_is_left_to_finish() {
     world.victims(100, 24, T, 80);
     world.run(3000);
     world.begin(1, None, "select big");
-    world.edit(1, |state| state.progress = Some(0.95));
+    world.edit(1, |state| {
+        state.since_ns -= 10_000 * MS;
+        state.progress = Some(0.95);
+    });
     world.lock(1, T, EXCLUSIVE);
     world.run(1000);
     assert_eq!(world.targets(), [0_u64; 0]);
     assert_eq!(world.verdict(1), Some(PassedOver::NearlyDone));
+    // At 95 % after 10 s it must be over half a second later; progress that says so for longer is not believed.
+    world.run(1500);
+    assert_eq!(world.targets(), [1]);
 }
 
 #[test]

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use atropos_common::histogram::bucket_of;
 use atropos_engine::input::{
     Activity, Blind, BlockKind, Blocker, Evidence, Input, InstanceKey, InstanceName, OrderReport,
-    OrderResult, RequestStats, ResourceId, SessionKey, SessionState, Snapshot, Tick, Wait,
+    OrderResult, RequestStats, ResourceId, SessionKey, SessionState, SessionUsage, Snapshot, Tick,
+    Usage, Wait,
 };
 use atropos_engine::record::{Effect, Level, Order};
+use atropos_engine::settings::Repeat;
 use atropos_engine::{Engine, Settings};
 
 use crate::controllers::seen::{SeenTask, SeenWait};
 use crate::controllers::{Action, Controller, Report, Seen};
-use crate::plan::Plan;
+use crate::plan::{Machine, Plan};
 use crate::world::task::TaskRef;
 
 /// The engine as a controller.
@@ -42,7 +44,7 @@ impl Watched {
     /// these two cost where several culprits are alike.
     pub(crate) fn again(plan: &Arc<Plan>) -> Self {
         let mut settings = plan.engine.clone();
-        settings.tuning.repeat_after_ns = 0;
+        settings.tuning.repeat = Repeat::Again;
         settings.tuning.per_minute = settings.tuning.per_hour;
         Self::with(plan, settings)
     }
@@ -85,6 +87,22 @@ impl Watched {
             with_session: order.rung > 0,
             number: order.order,
         }
+    }
+
+    /// What sessions used of the machine and lost to each other, as the kernel and the server would count it.
+    fn usages(&self, seen: &Seen) -> Vec<Input> {
+        let first = self.plan.line_count();
+        let part = |(n, part): (usize, &Machine)| {
+            Input::Usage(Usage {
+                at_ns: seen.now_ns,
+                resource: ResourceId((first + n) as u16),
+                covered_ns: seen.now_ns - self.before_ns,
+                evidence: Evidence::Event,
+                complete: true,
+                sessions: sessions_of(*part, seen),
+            })
+        };
+        self.plan.machine.iter().enumerate().map(part).collect()
     }
 
     fn snapshots(&mut self, seen: &Seen) -> Vec<Input> {
@@ -182,6 +200,43 @@ impl Watched {
     }
 }
 
+/// Everybody's part of one resource of the machine.
+fn sessions_of(part: Machine, seen: &Seen) -> Vec<SessionUsage> {
+    let mut held: BTreeMap<u64, u64> = BTreeMap::new();
+    for task in &seen.tasks {
+        let holds = match part {
+            Machine::Heap => task.heap_mbytes as u64,
+            Machine::Versions => task.view_age_ns,
+            _ => 0,
+        };
+        if holds > 0 {
+            held.insert(task.session, holds);
+        }
+    }
+    let mut sessions: BTreeMap<u64, (u64, u64)> = held.keys().map(|key| (*key, (0, 0))).collect();
+    for (session, spent) in &seen.spent {
+        let (used, lost_ns) = match part {
+            Machine::Processor => (spent.cpu_ns, spent.cpu_lost_ns),
+            Machine::Disk => (spent.disk_ns, spent.disk_lost_ns),
+            Machine::Pages => (spent.page_count, spent.page_lost_ns),
+            Machine::Heap => (spent.heap_mbytes, spent.heap_lost_ns),
+            Machine::Versions => (0, spent.version_lost_ns),
+        };
+        if used > 0 || lost_ns > 0 {
+            sessions.insert(*session, (used, lost_ns));
+        }
+    }
+    sessions
+        .into_iter()
+        .map(|(session, (used, lost_ns))| SessionUsage {
+            session: SessionKey(session),
+            used,
+            lost_ns,
+            held: held.get(&session).copied().unwrap_or(0),
+        })
+        .collect()
+}
+
 fn to_wait(wait: &SeenWait) -> Wait {
     let blockers = wait.blockers.iter().map(|blocker| Blocker {
         session: SessionKey(blocker.session),
@@ -210,6 +265,9 @@ impl Controller for Watched {
             .map(|task| (task.session, task.task))
             .collect();
         for input in self.snapshots(seen) {
+            self.handle(&input, out);
+        }
+        for input in self.usages(seen) {
             self.handle(&input, out);
         }
         let tick = Tick {

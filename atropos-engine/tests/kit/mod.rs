@@ -93,6 +93,23 @@ pub fn settings() -> Settings {
     }
 }
 
+/// A target with a resource of every kind that nobody waits for, behind its locks.
+pub fn all_kinds() -> Settings {
+    let mut all = settings();
+    for (name, kind) in [
+        ("processor", Kind::Cpu),
+        ("pages", Kind::Memory),
+        ("disk", Kind::Io),
+    ] {
+        all.resources.push(Resource {
+            name: name.to_owned(),
+            kind,
+            modes: Vec::new(),
+        });
+    }
+    all
+}
+
 pub const REPLICATION: u16 = 0;
 pub const BACKUP: u16 = 1;
 pub const DDL: u16 = 2;

@@ -94,7 +94,7 @@ impl Controller for Artifact {
             return;
         }
         let mut usage = measure(&self.plan, seen, u64::MAX);
-        let cpu = self.plan.engine.resources.len();
+        let cpu = self.plan.line_count();
         if self.library == Library::Java {
             usage.levels[cpu] /= 3.0;
         }

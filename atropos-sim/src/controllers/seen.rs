@@ -1,6 +1,7 @@
 //! What a look at the server shows: the same for every controller.
 
 use super::Action;
+use crate::world::spent::Spent;
 use crate::world::task::TaskRef;
 
 /// A task as it is seen.
@@ -24,6 +25,8 @@ pub(crate) struct SeenTask {
     pub(crate) miss_count: u64,
     /// Heap in use, mbytes.
     pub(crate) heap_mbytes: f64,
+    /// For how long it has kept old versions alive, nanoseconds; 0 if it does not.
+    pub(crate) view_age_ns: u64,
     /// Progress as the server tells it.
     pub(crate) progress: Option<f64>,
     pub(crate) killed: bool,
@@ -89,6 +92,8 @@ pub(crate) struct Seen {
     pub(crate) heap_share: f64,
     /// Jobs for each core.
     pub(crate) cpu_load: f64,
+    /// What each session used and lost since the look before.
+    pub(crate) spent: Vec<(u64, Spent)>,
     /// Pages that were not there since the look before.
     pub(crate) missed_count: u64,
 }

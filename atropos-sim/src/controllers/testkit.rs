@@ -36,6 +36,7 @@ pub(crate) fn seen_task(serial: u64, started_ns: u64) -> SeenTask {
         cpu_ns: 0,
         miss_count: 0,
         heap_mbytes: 0.0,
+        view_age_ns: 0,
         progress: None,
         killed: false,
         protected: false,

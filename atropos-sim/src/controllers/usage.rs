@@ -23,7 +23,7 @@ pub(crate) struct Usage<'a> {
 
 /// Reads a look. Waits and ages count within `window_ns` only.
 pub(crate) fn measure<'a>(plan: &Plan, seen: &'a Seen, window_ns: u64) -> Usage<'a> {
-    let named = plan.engine.resources.len();
+    let named = plan.line_count();
     let span_ns = |since_ns: u64| (seen.now_ns - since_ns).min(window_ns) as f64;
     let open_ns: f64 = seen
         .tasks

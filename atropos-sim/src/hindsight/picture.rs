@@ -300,6 +300,7 @@ impl Picture {
             cpu_ns: 0,
             miss_count: 0,
             heap_mbytes: 0.0,
+            view_age_ns: 0,
             progress: state.progress,
             killed: state.killed,
             protected: of_class.is_some_and(|protected| *protected)

@@ -52,7 +52,8 @@ impl Rules {
             Input::Lost(_) => self.picture.lost(),
             Input::Snapshot(snapshot) => self.picture.snapshot(snapshot),
             Input::Tick(tick) => self.tick(tick, lines),
-            Input::Outcome(_) => {}
+            // The rules look at processor, pages and heap in a unit of their own, which a recording does not have.
+            Input::Outcome(_) | Input::Usage(_) => {}
         }
     }
 

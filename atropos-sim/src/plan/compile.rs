@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use atropos_engine::settings as engine;
 
 use super::time::{nanos, time};
-use super::{Bring, Class, Client, LockGroup, Plan, Pool, Sending, Step, Trouble};
+use super::{Bring, Class, Client, LockGroup, Machine, Plan, Pool, Sending, Step, Trouble};
 use crate::scenario::{
     Class as TypedClass, Client as TypedClient, Fault, Pick, ReadPages, Scenario, Send,
     Step as Typed, TakeLock,
@@ -209,6 +209,7 @@ pub(super) fn settings(scenario: &Scenario) -> Result<engine::Settings> {
         kind: engine::Kind::Queue,
         modes: Vec::new(),
     });
+    let machine = machine(scenario).into_iter().map(machine_resource);
     let classes = scenario
         .classes
         .iter()
@@ -227,7 +228,7 @@ pub(super) fn settings(scenario: &Scenario) -> Result<engine::Settings> {
     };
     Ok(engine::Settings {
         preset: scenario.name.clone(),
-        resources: locks.chain(pools).collect(),
+        resources: locks.chain(pools).chain(machine).collect(),
         classes: classes.collect(),
         ladder: vec![rung("statement", true, false), rung("session", true, true)],
         slo: engine::Slo {
@@ -240,6 +241,49 @@ pub(super) fn settings(scenario: &Scenario) -> Result<engine::Settings> {
         mode: engine::Mode::Enforce,
         tuning: engine::Tuning::default(),
     })
+}
+
+/// What there is of the machine in this scenario.
+pub(super) fn machine(scenario: &Scenario) -> Vec<Machine> {
+    let walks = scenario
+        .classes
+        .iter()
+        .any(|class| class.steps.iter().any(keeps_versions));
+    let there = [
+        (Machine::Processor, true),
+        (Machine::Disk, scenario.disk.is_some()),
+        (Machine::Pages, !scenario.caches.is_empty()),
+        (Machine::Heap, scenario.heap.is_some()),
+        (Machine::Versions, walks),
+    ];
+    there
+        .into_iter()
+        .filter(|(_, there)| *there)
+        .map(|(part, _)| part)
+        .collect()
+}
+
+fn keeps_versions(step: &Typed) -> bool {
+    match step {
+        Typed::Snapshot | Typed::Versions(_) => true,
+        Typed::Repeat(repeat) => repeat.steps.iter().any(keeps_versions),
+        _ => false,
+    }
+}
+
+fn machine_resource(part: Machine) -> engine::Resource {
+    let (name, kind) = match part {
+        Machine::Processor => ("processor", engine::Kind::Cpu),
+        Machine::Disk => ("disk", engine::Kind::Io),
+        Machine::Pages => ("pages", engine::Kind::Memory),
+        Machine::Heap => ("heap", engine::Kind::Memory),
+        Machine::Versions => ("old versions", engine::Kind::Memory),
+    };
+    engine::Resource {
+        name: name.to_owned(),
+        kind,
+        modes: Vec::new(),
+    }
 }
 
 /// Groups of locks, one behind the other.

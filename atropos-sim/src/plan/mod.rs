@@ -120,6 +120,22 @@ pub(crate) struct Pool {
     pub(crate) queue_limit: usize,
 }
 
+/// Something of the machine that requests use up without waiting for it in a line; after locks and pools in the engine's
+/// resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    /// Cores.
+    Processor,
+    /// The disk.
+    Disk,
+    /// Pages of all caches.
+    Pages,
+    /// The heap, and the collection of its garbage.
+    Heap,
+    /// Old versions that an open view keeps alive.
+    Versions,
+}
+
 /// A time of trouble outside of the requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trouble {
@@ -139,6 +155,7 @@ pub(crate) struct Plan {
     pub(crate) page_ns: u64,
     pub(crate) locks: Vec<LockGroup>,
     pub(crate) pools: Vec<Pool>,
+    pub(crate) machine: Vec<Machine>,
     pub(crate) classes: Vec<Class>,
     pub(crate) clients: Vec<Client>,
     pub(crate) troubles: Vec<Trouble>,
@@ -165,6 +182,7 @@ impl Plan {
                 .map_or(Ok(100_000), |disk| time::nanos(&disk.page))?,
             locks: compile::locks(&scenario),
             pools: compile::pools(&scenario),
+            machine: compile::machine(&scenario),
             classes: Vec::new(),
             clients: Vec::new(),
             troubles: Vec::new(),
@@ -219,6 +237,11 @@ impl Plan {
             } => u64::from(page_count) * time.mean_ns(),
             _ => 0,
         }
+    }
+
+    /// How many of the engine's resources are waited for in a line: locks and pools, before those of the machine.
+    pub(crate) fn line_count(&self) -> usize {
+        self.engine.resources.len() - self.machine.len()
     }
 
     /// Mean work of a request of those clients that are not the trouble, nanoseconds.

@@ -14,6 +14,7 @@ impl Plan {
         Self {
             slo_ns,
             engine: settings.clone(),
+            machine: Vec::new(),
             ..empty
         }
     }

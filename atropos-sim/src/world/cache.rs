@@ -17,6 +17,8 @@ pub(crate) struct Cache {
     /// Slot of each page, or `NONE`.
     slot_of: Vec<u32>,
     slots: Vec<Slot>,
+    /// Pages that were ever there.
+    known: Vec<bool>,
     newest: u32,
     oldest: u32,
     pub(crate) hit_count: u64,
@@ -31,6 +33,7 @@ impl Cache {
             capacity: capacity.max(1),
             slot_of: vec![NONE; page_count],
             slots: Vec::with_capacity(capacity),
+            known: vec![false; page_count],
             newest: NONE,
             oldest: NONE,
             hit_count: 0,
@@ -78,8 +81,14 @@ impl Cache {
             slot
         };
         self.slot_of[at] = slot;
+        self.known[at] = true;
         self.push(slot);
         evicted
+    }
+
+    /// Whether a page was ever there: if it is not any more, it was driven out.
+    pub(crate) fn was_there(&self, page: u64) -> bool {
+        self.known.get(page as usize).copied().unwrap_or(false)
     }
 
     fn unlink(&mut self, slot: u32) {

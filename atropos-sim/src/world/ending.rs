@@ -69,6 +69,7 @@ impl World {
             served,
             service_ns: self.now_ns - task.started_ns,
         };
+        self.leave_spent(owner);
         // Void whatever is planned, before others move on and this place is looked at.
         self.enter_state(owner, State::Asleep);
         if self.tasks[owner].heap_mbytes > 0.0 {

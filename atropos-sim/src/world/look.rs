@@ -23,6 +23,7 @@ impl World {
         self.since_look.busy_ns = busy_ns;
         let missed_count = self.caches.iter().map(|cache| cache.miss_count).sum();
         self.since_look.missed_count = missed_count;
+        let spent = self.spent_since_look();
         let span_ns = (now_ns - since.at_ns) as f64 * self.plan.cores;
         Seen {
             now_ns,
@@ -45,6 +46,7 @@ impl World {
                 .iter()
                 .map(super::cpu::Cores::load)
                 .fold(0.0, f64::max),
+            spent,
             missed_count: missed_count - since.missed_count,
             heap_share: self
                 .plan
@@ -93,6 +95,9 @@ impl World {
             cpu_ns: task.cpu_ns + on_cpu_ns,
             miss_count: task.miss_count,
             heap_mbytes: task.heap_mbytes,
+            view_age_ns: task
+                .snapshot_ns
+                .map_or(0, |since_ns| self.now_ns - since_ns),
             progress: self.progress(task, on_cpu_ns),
             killed: task.killed,
             protected: self.plan.classes[task.class].protected,

@@ -14,6 +14,7 @@ pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod rng;
 mod source;
+pub(crate) mod spent;
 mod steps;
 pub(crate) mod task;
 
@@ -69,6 +70,9 @@ pub(crate) struct World {
     commands: BTreeMap<u64, acts::Command>,
     command_count: u64,
     since_look: SinceLook,
+    stolen: spent::Stolen,
+    /// What requests spent that have ended since the latest look, by session.
+    spent_by_gone: BTreeMap<u64, spent::Spent>,
     happening_count: u64,
     pub(crate) measure: Measure,
 }
@@ -126,6 +130,8 @@ impl World {
             commands: BTreeMap::new(),
             command_count: 0,
             since_look: SinceLook::default(),
+            stolen: spent::Stolen::default(),
+            spent_by_gone: BTreeMap::new(),
             happening_count: 0,
             measure: Measure::default(),
             plan,
@@ -223,6 +229,12 @@ impl World {
 
     fn resize_cores(&mut self) {
         let left = self.cpu_left();
+        let (collect, pause) = if self.pause_count > 0 {
+            (0.0, 1.0)
+        } else {
+            (1.0 - left, 0.0)
+        };
+        self.stolen.change(self.now_ns, collect, pause);
         for group in 0..self.cores.len() {
             self.cores[group].resize(self.group_cores[group] * left, self.now_ns);
             self.plan_cores(group);
@@ -277,9 +289,11 @@ impl World {
     /// A task changes what it is doing.
     fn enter_state(&mut self, owner: usize, state: State) -> u64 {
         self.ticket += 1;
+        let stolen_ns = self.stolen.until(self.now_ns);
         let task = &mut self.tasks[owner];
         task.state = state;
         task.since_ns = self.now_ns;
+        task.stolen_ns = stolen_ns;
         task.ticket = self.ticket;
         self.ticket
     }

@@ -68,6 +68,7 @@ impl World {
             Step::Idle(time) => self.rest(owner, time, State::Idle),
             Step::Disk(time) => {
                 let service_ns = self.tasks[owner].rng.draw_ns(time);
+                self.tasks[owner].driven_out = 0;
                 self.use_disk(owner, service_ns, 1);
                 Flow::Blocked
             }
@@ -108,6 +109,7 @@ impl World {
 
     fn allocate(&mut self, owner: usize, mbytes: f64) {
         self.tasks[owner].heap_mbytes += mbytes;
+        self.tasks[owner].spent.heap_mbytes += mbytes as u64;
         self.heap_mbytes += mbytes;
         self.resize_cores();
     }
@@ -148,6 +150,7 @@ impl World {
 
     /// Adds the work of the present state to the task's account, which ends that state: the task is between two steps.
     pub(super) fn count_work(&mut self, owner: usize) {
+        self.count_spent(owner);
         let (now_ns, state) = (self.now_ns, self.tasks[owner].state);
         let task = &mut self.tasks[owner];
         match state {
@@ -184,6 +187,8 @@ impl World {
 
     fn use_disk(&mut self, owner: usize, service_ns: u64, count: usize) {
         let ticket = self.enter_state(owner, State::OnDisk);
+        let task = &mut self.tasks[owner];
+        (task.operations, task.service_ns) = (count as u64, service_ns);
         for _ in 0..count {
             if let Some(service_ns) = self.disk.ask(Operation {
                 owner,
@@ -219,6 +224,7 @@ impl World {
             Bring::Cpu(_) => 1,
         };
         let task = &mut self.tasks[owner];
+        task.driven_out = 0;
         while task.pages_left > 0 && task.coming.len() < at_once {
             task.pages_left -= 1;
             let page = if scan {
@@ -230,6 +236,8 @@ impl World {
             if !self.caches[cache].touch(page) {
                 task.coming.push_back(page);
                 task.miss_count += 1;
+                task.spent.page_count += 1;
+                task.driven_out += u64::from(self.caches[cache].was_there(page));
             }
         }
         let missing = task.coming.len();

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::rng::Rng;
+use super::spent::Spent;
 
 /// A task by its place and number: the place is used again, the number never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,6 +88,17 @@ pub(crate) struct Task {
     pub(crate) scan_at: u64,
     /// Pages on their way into a cache.
     pub(crate) coming: VecDeque<u64>,
+    /// Of those on their way, how many had been there and were driven out.
+    pub(crate) driven_out: u64,
+    /// Operations that the disk has got from it at once, and how long each takes on a disk that is well.
+    pub(crate) operations: u64,
+    pub(crate) service_ns: u64,
+    /// What it used and lost up to the state that it is in.
+    pub(crate) spent: Spent,
+    /// ... and what of it a look has shown.
+    pub(crate) told: Spent,
+    /// Collection and pauses at the time when it entered its state.
+    pub(crate) stolen_ns: (f64, f64),
     /// Since when it keeps old versions alive.
     pub(crate) snapshot_ns: Option<u64>,
     /// Work done, nanoseconds: processor and disk.
@@ -130,6 +142,12 @@ impl Task {
             pages_left: 0,
             scan_at: 0,
             coming: VecDeque::new(),
+            driven_out: 0,
+            operations: 0,
+            service_ns: 0,
+            spent: Spent::default(),
+            told: Spent::default(),
+            stolen_ns: (0.0, 0.0),
             snapshot_ns: None,
             worked_ns: 0,
             cpu_ns: 0,

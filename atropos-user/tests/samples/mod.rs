@@ -9,13 +9,13 @@
 use atropos::engine::input::{
     Activity, Blind, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey,
     InstanceName, Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey,
-    SessionState, Snapshot, Tick, Wait,
+    SessionState, SessionUsage, Snapshot, Tick, Usage, Wait,
 };
 use atropos::engine::record::{
     Assessment, Candidate, Decision, Gain, HeldInstance, Order, PassedOver, Task, Trigger,
 };
 use atropos::engine::settings::{
-    Class, Kind, Mode, Resource, Rung, Settings, Slo, SloLimit, Tuning,
+    Class, Kind, Mode, Repeat, Resource, Rung, Settings, Slo, SloLimit, Tuning,
 };
 use proptest::prelude::*;
 
@@ -71,6 +71,9 @@ fn tuning() -> Tuning {
         per_hour: 60,
         loss_quarantine_ns: 1_000_000_000,
         repeat_after_ns: 60_000_000_000,
+        repeat: Repeat::BackOff,
+        repeat_pause_ns: 1_000_000_000,
+        end_groups: false,
     }
 }
 
@@ -178,6 +181,19 @@ pub fn every_kind_of_input() -> Vec<Input> {
     inputs.push(report(OrderResult::Missed));
     inputs.push(report(OrderResult::Refused("no right".into())));
     inputs.push(report(OrderResult::NotSent));
+    inputs.push(Input::Usage(Usage {
+        at_ns: 13,
+        resource: RESOURCE,
+        covered_ns: 50_000_000,
+        evidence: Evidence::Event,
+        complete: true,
+        sessions: vec![SessionUsage {
+            session: SessionKey(2),
+            used: 1_000_000,
+            lost_ns: 500,
+            held: 7,
+        }],
+    }));
     inputs
 }
 
@@ -332,5 +348,6 @@ pub fn decision() -> Decision {
         ],
         orders: vec![order()],
         summary: "session 42 holds table shop.orders".into(),
+        group: None,
     }
 }

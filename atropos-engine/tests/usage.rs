@@ -1,0 +1,81 @@
+//! Who is ended for what it uses, and who is not.
+
+mod kit;
+
+use std::collections::BTreeSet;
+
+use atropos_engine::Engine;
+use atropos_engine::input::{
+    Activity, Evidence, Input, RequestStats, ResourceId, SessionKey, SessionState, SessionUsage,
+    Tick, Usage,
+};
+use atropos_engine::record::Effect;
+use kit::{MS, all_kinds};
+use proptest::prelude::*;
+
+/// Whom the engine orders to end on a busy processor: sessions use so much (milliseconds) in each of forty ticks, and lose most
+/// of their time.
+fn ended_for_use(used_ms: &[u64]) -> BTreeSet<u64> {
+    let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
+    let session = |n: usize| SessionState {
+        session: SessionKey(n as u64),
+        id: n as u64,
+        thread: 0,
+        request: 1,
+        activity: Activity::Busy,
+        since_ns: 9_000 * MS,
+        transaction_since_ns: None,
+        class: None,
+        principal: "app".to_owned(),
+        fingerprint: 0,
+        digest: String::new(),
+        progress: None,
+        killed: false,
+        own: false,
+    };
+    for at_ms in (10_000..12_000).step_by(50) {
+        let sessions = used_ms.iter().enumerate().map(|(n, used)| SessionUsage {
+            session: SessionKey(n as u64),
+            used: used * MS,
+            lost_ns: 45 * MS,
+            held: 0,
+        });
+        let usage = Usage {
+            at_ns: at_ms * MS,
+            resource: ResourceId(1),
+            covered_ns: 50 * MS,
+            evidence: Evidence::Event,
+            complete: true,
+            sessions: sessions.collect(),
+        };
+        engine.handle(&Input::Usage(usage), &mut effects);
+        let tick = Tick {
+            at_ns: at_ms * MS,
+            requests: RequestStats::default(),
+            sessions: (0..used_ms.len()).map(session).collect(),
+            blind: Vec::new(),
+        };
+        engine.handle(&Input::Tick(tick), &mut effects);
+    }
+    let target = |effect: &Effect| match effect {
+        Effect::Cancel(order) => Some(order.task.id),
+        _ => None,
+    };
+    effects.iter().filter_map(target).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_is_ended_for_using_as_much_as_its_peers(used_ms in prop::collection::vec(4..76u64, 2..40)) {
+        prop_assert!(ended_for_use(&used_ms).is_empty());
+    }
+
+    #[test]
+    fn one_that_uses_a_hundred_times_as_much_is_the_only_one_to_go(used_ms in prop::collection::vec(1..10u64, 4..20), at in 0..4usize) {
+        let mut used_ms = used_ms;
+        used_ms[at] = 1000;
+        prop_assert_eq!(ended_for_use(&used_ms), BTreeSet::from([at as u64]));
+    }
+}
