@@ -245,7 +245,7 @@ impl Watching {
     async fn stop(self) -> Result<usize> {
         match self {
             Self::Agent(agent) => Ok(agent.stop().await?.suspicions),
-            Self::Bpftrace(bpftrace) => bpftrace.stop().await.map(|()| 0),
+            Self::Bpftrace(bpftrace) => bpftrace.stop().await.map(|_| 0),
         }
     }
 }
