@@ -61,7 +61,7 @@ pub(super) fn socket_script(filter: &str) -> String {
     format!(
         "BEGIN {{ printf(\"{READY}\\n\"); }}\n\
          tracepoint:sock:sock_recv_length /{filter} && args->ret > 0/ {{ @at[tid] = nsecs; }}\n\
-         tracepoint:sock:sock_send_length /{filter} && @at[tid] > 0/ {{ @us = lhist((nsecs - @at[tid]) / 1000, 0, 20000, 5); @at[tid] = 0; }}\n\
+         tracepoint:sock:sock_send_length /{filter} && @at[tid] > 0/ {{ $us = (nsecs - @at[tid]) / 1000; @at[tid] = 0; if ($us < 1000) {{ @short = lhist($us, 0, 1000, 1); }} else {{ @long = lhist($us, 1000, 21000, 20); }} }}\n\
          END {{ clear(@at); }}\n"
     )
 }

@@ -1,6 +1,6 @@
 //! `bench latency`: how true latencies are that need no probe on every request, or few, and what each source costs.
 //!
-//! Beside a load at a fixed rate, one source after the other tells the median and the 99th percentile of the same requests; the
+//! Beside a load of few connections, one source after the other tells the median and the 99th percentile of the same requests; the
 //! load's own program says what they were.
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use super::stats::Dice;
 use super::subject::{Load, Subject, finish, parse_events};
 use super::sysbench::Sysbench;
 use super::usage::{cpu_ns, find_below};
-use super::{Common, SCHEMA_VERSION, until_interrupted};
+use super::{Common, SCHEMA_VERSION, shown, until_interrupted};
 use crate::build::{target_dir, with_kernel_half};
 use crate::demo::Kind;
 use crate::demo::folder::Folder;
@@ -30,18 +30,28 @@ use crate::demo::place::Place as _;
 use crate::process::{as_root, find, run};
 use crate::toolchain::Toolchain;
 
-/// Share of what the server can do at the most.
-const SHARE: f64 = 0.5;
 /// The source is attached before the load begins, and goes on for this long behind it.
 const MARGIN: Duration = Duration::from_secs(2);
 /// The order of the sources is drawn from this.
 const SEED: u64 = 20_251_130;
 
-/// Loads of one statement an event, so that both sides mean the same by a request.
-const CASES: [(Kind, &str); 3] = [
-    (Kind::Mariadb, "oltp_point_select"),
-    (Kind::Mariadb, "select_random_points"),
-    (Kind::Postgresql, "select-only"),
+/// Connections of the load: few, since time that a request waits for a processor before the server reads it is seen by the load
+/// alone. For the same reason there is no rate: sysbench counts the wait for its own plan as latency.
+const CONNECTIONS: u32 = 2;
+/// A statement of a millisecond or more, for pgbench.
+const RANGE: &str = "\\set a random(1, 1900000)\nSELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :a AND :a + 10000;\n";
+
+/// Loads of one statement an event, so that both sides mean the same by a request: the shortest there is, of which the way to the
+/// server and back is a large part, and one of a millisecond or more.
+const LOADS: [(Kind, &str, &[&str]); 4] = [
+    (Kind::Mariadb, "oltp_point_select", &[]),
+    (
+        Kind::Mariadb,
+        "select_random_points",
+        &["--random-points=500"],
+    ),
+    (Kind::Postgresql, "select-only", &[]),
+    (Kind::Postgresql, "range", &[]),
 ];
 
 /// The verb `bench latency`.
@@ -120,21 +130,16 @@ impl Latency {
     }
 
     async fn play(&self, stage: &mut Stage<'_, impl Subject>, cases: &mut Vec<Case>) -> Result<()> {
-        for (_, script) in CASES.iter().filter(|(kind, _)| *kind == stage.kind) {
-            let full = Load {
-                script,
-                seconds: 3,
-                per_s: 0,
-                log: None,
-            };
-            let output = finish(stage.subject.start(&full)?).await?;
-            let most =
-                parse_events(&output).context("the load does not tell its number of events")?;
-            let per_s = ((most as f64 / full.seconds as f64 * SHARE) as u64).max(1);
+        for (_, name, options) in LOADS.iter().filter(|(kind, ..)| *kind == stage.kind) {
+            let file = stage.folder.join("range");
+            std::fs::write(&file, RANGE).context("cannot write the statement for pgbench")?;
+            let file = shown(&file);
             let load = Load {
-                script,
+                script: if *name == "range" { &file } else { name },
+                options,
+                connections: CONNECTIONS,
                 seconds: self.seconds,
-                per_s,
+                per_s: 0,
                 log: None,
             };
             let mut sources: Vec<Source> = Source::value_variants().to_vec();
@@ -145,11 +150,11 @@ impl Latency {
                 dice.shuffle(&mut sources);
                 for source in &sources {
                     let sample = stage.sample(&load, number, *source).await?;
-                    println!("{script} {number:>3} {source:?}: {sample}");
+                    println!("{name} {number:>3} {source:?}: {sample}");
                     samples.push(sample);
                 }
             }
-            cases.push(Case::new(script, per_s, samples));
+            cases.push(Case::new(name, samples));
         }
         Ok(())
     }

@@ -94,7 +94,6 @@ impl fmt::Display for Sample {
 #[derive(Debug, Serialize)]
 pub(super) struct Case {
     script: String,
-    per_s: u64,
     rows: Vec<Row>,
     samples: Vec<Sample>,
 }
@@ -119,7 +118,7 @@ struct Row {
 
 impl Case {
     /// Works the runs out.
-    pub(super) fn new(script: &str, per_s: u64, samples: Vec<Sample>) -> Self {
+    pub(super) fn new(script: &str, samples: Vec<Sample>) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for sample in &samples {
             if rows.iter().all(|row| row.source != sample.source) {
@@ -129,7 +128,6 @@ impl Case {
         rows.sort_by_key(|row| row.source as u8);
         Self {
             script: script.to_owned(),
-            per_s,
             rows,
             samples,
         }
@@ -169,13 +167,7 @@ impl Row {
 /// The table, as the documentation takes it.
 pub(super) fn markdown(cases: &[Case]) -> String {
     let mut text = "| load | source | p50 us: told, load, error | p99 us: told, load, error | requests seen | server CPU a request | reader of a core |\n|---|---|---|---|---|---|---|\n".to_owned();
-    for Case {
-        script,
-        per_s,
-        rows,
-        ..
-    } in cases
-    {
+    for Case { script, rows, .. } in cases {
         for row in rows {
             let Row {
                 source,
@@ -199,7 +191,7 @@ pub(super) fn markdown(cases: &[Case]) -> String {
             };
             let _ = writeln!(
                 text,
-                "| {script}, {per_s}/s | {} | {}, {}, {} | {}, {}, {} | {:.2} % | {} | {:.2} % |",
+                "| {script} | {} | {}, {}, {} | {}, {}, {} | {:.2} % | {} | {:.2} % |",
                 format!("{source:?}").to_lowercase(),
                 us(told_p50_us),
                 us(load_p50_us),
@@ -249,7 +241,7 @@ mod tests {
             sample(Source::Nobody, 2, 0.0, 2000),
             sample(Source::Memory, 2, 97.0, 2020),
         ];
-        let case = Case::new("oltp_point_select", 9000, samples);
+        let case = Case::new("oltp_point_select", samples);
         let text = markdown(&[case]);
         assert!(
             text.contains(
