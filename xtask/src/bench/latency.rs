@@ -48,7 +48,7 @@ const LOADS: [(Kind, &str, &[&str]); 4] = [
     (
         Kind::Mariadb,
         "select_random_points",
-        &["--random-points=500"],
+        &["--random-points=30"],
     ),
     (Kind::Postgresql, "select-only", &[]),
     (Kind::Postgresql, "range", &[]),
