@@ -65,6 +65,8 @@ pub async fn run(
         .transpose()
         .context("the counter of completed requests cannot be read")?;
     let feed = Feed::new(eyes(resolved)?, completed, resolved.never_seen());
+    // What the server's symbols took, before the kernel's types take more.
+    give_back_heap();
     let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
     if resolved.preset.calibrate {
         probes.calibrate();

@@ -15,6 +15,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 
 use super::counters::Counters;
 use super::event::{self, Spot};
+use super::heap::apart;
 use super::multi::{MultiProgram, MultiSite, Prepared};
 use super::orders::Orders;
 use super::ring::Ring;
@@ -50,6 +51,10 @@ impl Kernel {
     /// # Errors
     /// When the kernel refuses a program or a map; the message carries the end of the verifier's log.
     pub fn load() -> Result<(Self, Ring, Counters)> {
+        apart(Self::load_here)
+    }
+
+    fn load_here() -> Result<(Self, Ring, Counters)> {
         let mut loader = EbpfLoader::new();
         // The loader begins with a copy of its own of the kernel's types, some 25 MB: let it go before ours is read.
         loader.btf(None);

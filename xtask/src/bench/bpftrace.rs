@@ -7,11 +7,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::usage::find_below;
@@ -20,12 +18,15 @@ use crate::process::as_root;
 /// How long it may take to attach.
 const ATTACH: Duration = Duration::from_mins(1);
 /// How long it may take to stop.
-const STOP: Duration = Duration::from_secs(20);
+const STOP: Duration = Duration::from_mins(1);
 /// What it prints when everything is attached.
 const READY: &str = "attached";
 
 /// A running bpftrace.
-pub(super) struct Bpftrace(Child);
+pub(super) struct Bpftrace {
+    child: Child,
+    output: Lines<BufReader<ChildStdout>>,
+}
 
 /// The program for the places of the report of `atropos check`; `None` if it has none.
 pub(super) fn script(report: &Value) -> Option<String> {
@@ -55,6 +56,35 @@ pub(super) fn script(report: &Value) -> Option<String> {
     (probes > 0).then_some(text)
 }
 
+/// A program that takes the time from each receive to the next send of the same thread for a request: `filter` says whose.
+pub(super) fn socket_script(filter: &str) -> String {
+    format!(
+        "BEGIN {{ printf(\"{READY}\\n\"); }}\n\
+         tracepoint:sock:sock_recv_length /{filter} && args->ret > 0/ {{ @at[tid] = nsecs; }}\n\
+         tracepoint:sock:sock_send_length /{filter} && @at[tid] > 0/ {{ $us = (nsecs - @at[tid]) / 1000; @at[tid] = 0; if ($us < 1000) {{ @short = lhist($us, 0, 1000, 1); }} else {{ @long = lhist($us, 1000, 21000, 20); }} }}\n\
+         END {{ clear(@at); }}\n"
+    )
+}
+
+/// The rows of a linear histogram: the middle of each, and its count.
+pub(super) fn histogram(printed: &str) -> impl Iterator<Item = (f64, u64)> {
+    printed.lines().filter_map(|line| {
+        let (range, rest) = line.trim().strip_prefix('[')?.split_once(')')?;
+        let (low, high) = range.split_once(',')?;
+        let count = rest.split('|').next()?.trim().parse().ok()?;
+        Some((f64::midpoint(number(low)?, number(high)?), count))
+    })
+}
+
+/// A number as bpftrace shortens it: multiples of 1024 with a `K`.
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    match text.strip_suffix('K') {
+        Some(thousands) => Some(thousands.parse::<f64>().ok()? * 1024.0),
+        None => text.parse().ok(),
+    }
+}
+
 impl Bpftrace {
     /// Starts it with that program, for one process or, where sessions are processes, for all that run the probed files; waits
     /// until it is attached.
@@ -70,9 +100,9 @@ impl Bpftrace {
             .kill_on_drop(true);
         let mut child = command.spawn().context("cannot start bpftrace")?;
         let output = child.stdout.take().context("bpftrace has no output")?;
-        let mut lines = BufReader::new(output).lines();
+        let mut output = BufReader::new(output).lines();
         let ready = async {
-            while let Some(line) = lines.next_line().await? {
+            while let Some(line) = output.next_line().await? {
                 if line.trim() == READY {
                     return Ok::<bool, std::io::Error>(true);
                 }
@@ -80,10 +110,10 @@ impl Bpftrace {
             Ok(false)
         };
         match timeout(ATTACH, ready).await {
-            Ok(Ok(true)) => Ok(Self(child)),
+            Ok(Ok(true)) => Ok(Self { child, output }),
             Ok(_) => {
-                let output = child.wait_with_output().await?;
-                let errors = String::from_utf8_lossy(&output.stderr);
+                let ended = child.wait_with_output().await?;
+                let errors = String::from_utf8_lossy(&ended.stderr);
                 bail!("bpftrace ended before it was attached: {}", errors.trim())
             }
             Err(_) => bail!("bpftrace is not attached after {ATTACH:?}"),
@@ -92,17 +122,29 @@ impl Bpftrace {
 
     /// The process itself, which may be sudo's child.
     pub(super) fn pid(&self) -> Result<u32> {
-        let started = self.0.id().context("bpftrace has ended")?;
+        let started = self.child.id().context("bpftrace has ended")?;
         find_below(started, "bpftrace").context("there is no bpftrace")
     }
 
-    /// Ends it in order: its probes are gone when this returns.
-    pub(super) async fn stop(mut self) -> Result<()> {
-        let pid = Pid::from_raw(self.pid()?.cast_signed());
-        kill(pid, Signal::SIGINT).context("cannot end bpftrace")?;
-        let ended = timeout(STOP, self.0.wait()).await;
+    /// Ends it in order: its probes are gone when this returns. What it printed then.
+    pub(super) async fn stop(mut self) -> Result<String> {
+        let pid = self.pid()?.to_string();
+        let mut interrupt = Command::from(as_root("kill")?);
+        let asked = interrupt.args(["-s", "INT", &pid]).status().await;
+        if !asked.context("cannot start kill")?.success() {
+            bail!("cannot end bpftrace, process {pid}");
+        }
+        let mut printed = String::new();
+        let ended = async {
+            while let Some(line) = self.output.next_line().await? {
+                printed += &line;
+                printed.push('\n');
+            }
+            self.child.wait().await
+        };
+        let ended = timeout(STOP, ended).await;
         ended.with_context(|| format!("bpftrace is still there after {STOP:?}"))??;
-        Ok(())
+        Ok(printed)
     }
 }
 
@@ -126,5 +168,15 @@ mod tests {
             "{text}"
         );
         assert_eq!(script(&json!({"probes": []})), None);
+    }
+
+    #[test]
+    fn a_linear_histogram_is_read_row_by_row() {
+        let printed =
+            "\n@us: \n[95, 100)            123 |@@@@@@|\n[1K, 1029)             2 |      |\n";
+        assert_eq!(
+            histogram(printed).collect::<Vec<_>>(),
+            [(97.5, 123), (1026.5, 2)]
+        );
     }
 }

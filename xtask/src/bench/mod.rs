@@ -1,4 +1,5 @@
-//! Measurements: incidents, calm, overhead, soak, churn, ring. Each starts a private server, stops everything that it started, and prints a table.
+//! Measurements: incidents, calm, overhead, latency, soak, churn, ring. Each starts a private server, stops everything that it
+//! started, and prints a table.
 //!
 //! What is measured, and against which aim, is in docs/benchmarks.md.
 
@@ -9,6 +10,8 @@ mod churn;
 mod incidents;
 mod late;
 mod latencies;
+mod latency;
+mod latency_table;
 mod outcome;
 mod overhead;
 mod overhead_table;
@@ -54,6 +57,8 @@ enum What {
     Calm(calm::Calm),
     /// What watching costs, in each state, in pairs, also beside bpftrace.
     Overhead(overhead::Overhead),
+    /// How true latencies are that need few probes or none, and what each source of them costs.
+    Latency(latency::Latency),
     /// An hour at 70 % load in enforce mode: nobody may be ended, nothing lost, nothing may grow.
     Soak(soak::SoakBench),
     /// Whether anything of sessions that come and go is missed or kept, at PostgreSQL.
@@ -69,6 +74,7 @@ impl Bench {
             What::Incidents(incidents) => incidents.run(),
             What::Calm(calm) => calm.run(),
             What::Overhead(overhead) => overhead.run(),
+            What::Latency(latency) => latency.run(),
             What::Soak(soak) => soak.run(),
             What::Churn(churn) => churn.run(),
             What::Ring(ring) => ring.run(),

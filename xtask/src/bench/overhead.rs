@@ -19,7 +19,7 @@ use super::latencies::Latencies;
 use super::overhead_table::{Comparison, Pace, Run, State, markdown};
 use super::pgbench::Pgbench;
 use super::stats::Dice;
-use super::subject::{Load, Subject, Workload, events, finish, parse_events};
+use super::subject::{Load, Subject, THREADS, Workload, events, finish, parse_events};
 use super::sysbench::Sysbench;
 use super::usage::{Memory, cpu_ns};
 use super::{Common, SCHEMA_VERSION, shown, until_interrupted};
@@ -155,6 +155,8 @@ impl Overhead {
                 };
                 let load = Load {
                     script: workload.name(),
+                    options: &[],
+                    connections: THREADS,
                     seconds: self.seconds,
                     per_s,
                     log: None,
@@ -245,7 +247,7 @@ impl Watching {
     async fn stop(self) -> Result<usize> {
         match self {
             Self::Agent(agent) => Ok(agent.stop().await?.suspicions),
-            Self::Bpftrace(bpftrace) => bpftrace.stop().await.map(|()| 0),
+            Self::Bpftrace(bpftrace) => bpftrace.stop().await.map(|_| 0),
         }
     }
 }

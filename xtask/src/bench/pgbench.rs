@@ -50,12 +50,16 @@ impl Pgbench {
         command
     }
 
-    fn load(&self, script: &str) -> Command {
+    fn load(&self, script: &str, connections: u32) -> Command {
         let mut command = self.command();
         command
             .args(["--protocol=prepared", "--no-vacuum"])
-            .arg(format!("--builtin={script}"))
-            .arg(format!("--client={THREADS}"));
+            .arg(format!("--client={connections}"))
+            .arg(if script.contains('/') {
+                format!("--file={script}")
+            } else {
+                format!("--builtin={script}")
+            });
         command
     }
 }
@@ -87,7 +91,7 @@ impl Subject for Pgbench {
 
     async fn run_events(&mut self, workload: Workload, wanted: u64, per_s: u64) -> Result<u64> {
         let each = wanted.div_ceil(u64::from(THREADS));
-        let mut command = self.load(workload.name());
+        let mut command = self.load(workload.name(), THREADS);
         command.arg(format!("--transactions={each}"));
         if per_s > 0 {
             command.arg(format!("--rate={per_s}"));
@@ -96,7 +100,8 @@ impl Subject for Pgbench {
     }
 
     fn start(&self, load: &Load<'_>) -> Result<Child> {
-        let mut command = self.load(load.script);
+        let mut command = self.load(load.script, load.connections);
+        command.args(load.options);
         command.arg(format!("--time={}", load.seconds));
         if load.per_s > 0 {
             command.arg(format!("--rate={}", load.per_s));

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::calm::{Database, agent_pid};
 use super::pgbench::Pgbench;
 use super::soak_verdict::{Look, Soak, markdown};
-use super::subject::{Load, Subject, Workload, events};
+use super::subject::{Load, Subject, THREADS, Workload, events};
 use super::sysbench::Sysbench;
 use super::usage::{Memory, cpu_ns};
 use super::{Common, SCHEMA_VERSION, run_arguments, until_interrupted};
@@ -152,6 +152,8 @@ async fn one(
     let pid = agent_pid(&agent)?;
     let load = subject.start(&Load {
         script: workload.name(),
+        options: &[],
+        connections: THREADS,
         seconds,
         per_s: wanted_per_s,
         log: None,

@@ -45,6 +45,8 @@ pub(super) trait Subject {
     fn start_seconds(&self, workload: Workload, seconds: u64) -> Result<Child> {
         self.start(&Load {
             script: workload.name(),
+            options: &[],
+            connections: THREADS,
             seconds,
             per_s: 0,
             log: None,
@@ -54,8 +56,12 @@ pub(super) trait Subject {
 
 /// A load of a given length.
 pub(super) struct Load<'a> {
-    /// What its program runs.
+    /// What its program runs: a name that it knows, or a file.
     pub(super) script: &'a str,
+    /// More words for its program.
+    pub(super) options: &'a [&'a str],
+    /// Connections.
+    pub(super) connections: u32,
     /// Length.
     pub(super) seconds: u64,
     /// At most so many events a second, 0 for as many as there can be.

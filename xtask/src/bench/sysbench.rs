@@ -118,7 +118,8 @@ impl Subject for Sysbench {
     }
 
     fn start(&self, load: &Load<'_>) -> Result<Child> {
-        let mut command = self.command(load.script, THREADS);
+        let mut command = self.command(load.script, load.connections);
+        command.args(load.options);
         if load.per_s > 0 {
             command.arg(format!("--rate={}", load.per_s));
         }
