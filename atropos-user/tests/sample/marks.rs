@@ -87,6 +87,11 @@ fn a_long_task_in_the_way_is_cancelled_and_its_session_goes_on() {
         let decision = agent.decision(|decision| decision["orders"][0].is_object());
         let order = &decision["orders"][0];
         assert_eq!(order["rung_name"], "cancel the task", "{decision:#}");
+        let words = order["task"]["digest"].as_str().unwrap();
+        assert!(
+            words.starts_with("scan t") || words.starts_with("exclusive t"),
+            "{decision:#}"
+        );
         assert_eq!(agent.outcome()["result"], "released");
         let chosen = order["task"]["id"].as_u64().unwrap();
         assert!(
