@@ -36,11 +36,13 @@ pub enum Op {
     Exit = 15,
     /// A process in scope forked (made by the kernel half itself, never by a site).
     Fork = 16,
+    /// What the session is doing, in words that lie at an address of the target.
+    Label = 17,
 }
 
 impl Op {
     /// Every operation, in numeric order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::RequestBegin,
         Self::RequestEnd,
         Self::SessionEnd,
@@ -57,6 +59,7 @@ impl Op {
         Self::Killed,
         Self::Exit,
         Self::Fork,
+        Self::Label,
     ];
 
     /// The operation with this number, if there is one.

@@ -127,6 +127,8 @@ ATROPOS_MARK(use, (uint64_t session, uint64_t resource, uint64_t instance, uint6
              (session, resource, instance, amount))
 ATROPOS_MARK(evict, (uint64_t session, uint64_t resource, uint64_t instance, uint64_t amount),
              (session, resource, instance, amount))
+/* What the session is doing from here on, in words that stay where they are while it does that. */
+ATROPOS_MARK(label, (uint64_t session, const char *text), (session, text))
 /* Work that the session's task has done so far. */
 ATROPOS_MARK(progress, (uint64_t session, uint64_t done), (session, done))
 
@@ -146,6 +148,7 @@ ATROPOS_SITE("enqueue", ATROPOS_3);
 ATROPOS_SITE("dequeue", ATROPOS_3);
 ATROPOS_SITE("use", ATROPOS_4);
 ATROPOS_SITE("evict", ATROPOS_4);
+ATROPOS_SITE("label", ATROPOS_2);
 ATROPOS_SITE("progress", ATROPOS_2);
 #endif
 

@@ -161,6 +161,9 @@ marks! {
     fn use_units(session, resource, instance, amount) = "use", use_site, USE, 4;
     /// The session throws units of a shared store out.
     fn evict(session, resource, instance, amount) = "evict", evict_site, EVICT, 4;
+    /// What the session is doing from here on, in words: the address of a text that ends with a zero byte and stays where it is
+    /// while the session does that. Whoever watches reads it some 50 ms later; statements lose their literals then.
+    fn label(session, text) = "label", label_site, LABEL, 2;
     /// Work that the session's task has done so far, in any unit.
     fn progress(session, done) = "progress", progress_site, PROGRESS, 2;
 }

@@ -28,7 +28,7 @@ pub enum Eyes {
     /// Looks into the target's memory.
     Memory(Box<Watcher>),
     /// Hears what the target tells by marks.
-    Marks(Told),
+    Marks(Box<Told>),
 }
 
 /// Makes inputs.
@@ -98,7 +98,12 @@ impl Feed {
         }
         let mut view = match &mut self.eyes {
             Eyes::Memory(watcher) => watcher.look(memory, now_ns, own),
-            Eyes::Marks(told) => told.look(harvest.kept.as_ref().unwrap_or(&NOTHING), now_ns),
+            Eyes::Marks(told) => {
+                for decoded in &harvest.events {
+                    told.hear(decoded.op, &decoded.record, memory);
+                }
+                told.look(harvest.kept.as_ref().unwrap_or(&NOTHING), now_ns)
+            }
         };
         for blind in self.never_seen.iter().chain(&harvest.blind) {
             if !view
@@ -180,7 +185,7 @@ fn event(decoded: &Decoded) -> Option<Event> {
         Op::Release => EventKind::Release { resource, instance },
         Op::ReleaseAll => EventKind::ReleaseAll { resource },
         Op::Killed => EventKind::Killed,
-        Op::Use | Op::Evict | Op::Progress | Op::Fork => return None,
+        Op::Use | Op::Evict | Op::Progress | Op::Fork | Op::Label => return None,
     };
     Some(Event {
         at_ns: record.at_ns,

@@ -94,7 +94,7 @@ pub async fn run(
 /// What the process is seen with.
 fn eyes(resolved: &Resolved) -> Result<Eyes> {
     if resolved.preset.matching.marks {
-        return Ok(Eyes::Marks(Told::new(&resolved.preset)));
+        return Ok(Eyes::Marks(Box::new(Told::new(&resolved.preset))));
     }
     Ok(Eyes::Memory(Box::new(resolved.watcher()?)))
 }

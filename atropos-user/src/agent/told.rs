@@ -6,9 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use atropos_common::record::{OpenKey, OpenValue};
+use atropos_common::op::Op;
+use atropos_common::record::{EventRecord, OpenKey, OpenValue};
 
 use super::kept::Kept;
+use super::statement::{digest, fingerprint};
 use super::watch::View;
 use crate::config::Preset;
 use crate::engine::input::{
@@ -16,14 +18,21 @@ use crate::engine::input::{
     SessionState, Snapshot, Wait,
 };
 use crate::engine::settings::Kind;
+use crate::memory::Memory;
 
 /// The mode that is shared with others who have it; any other excludes everybody (`usdt-probes/include/atropos.h`).
 const SHARED: u32 = 1;
 
+/// As much of a label as is read.
+const LABEL_BYTES: usize = 1024;
+
 /// What is known beyond one look.
 pub struct Told {
+    preset: Preset,
     /// Kind and name of each resource.
     resources: Vec<(Kind, String)>,
+    /// What each session said last that it does, without literals.
+    labels: BTreeMap<u64, String>,
     /// Since when a session that holds something has been seen without a task.
     idle_since: BTreeMap<u64, u64>,
 }
@@ -45,8 +54,27 @@ impl Told {
             .map(|resource| (resource.kind, resource.name.value.clone()))
             .collect();
         Self {
+            preset: preset.clone(),
             resources,
+            labels: BTreeMap::new(),
             idle_since: BTreeMap::new(),
+        }
+    }
+
+    /// Something was told over the ring: keeps labels, whose text is read at once, since it may be gone later.
+    pub fn hear(&mut self, op: Op, record: &EventRecord, memory: &dyn Memory) {
+        match op {
+            Op::Label if record.flags & EventRecord::ARG_UNKNOWN == 0 => {
+                let text = memory
+                    .read_c_string(record.value, LABEL_BYTES)
+                    .unwrap_or_default();
+                self.labels
+                    .insert(record.session, digest(&String::from_utf8_lossy(&text)));
+            }
+            Op::SessionEnd => {
+                self.labels.remove(&record.session);
+            }
+            _ => {}
         }
     }
 
@@ -100,6 +128,16 @@ impl Told {
             states.insert(session, state);
         }
         self.idle_since = idle;
+        // Words are wanted for those alone that take part in a wait or may.
+        for (key, _) in &kept.open {
+            if let (Some(state), Some(label)) =
+                (states.get_mut(&key.session), self.labels.get(&key.session))
+            {
+                state.class = self.preset.classify("", label);
+                state.fingerprint = fingerprint(label);
+                state.digest.clone_from(label);
+            }
+        }
         states.into_values().collect()
     }
 }

@@ -153,3 +153,46 @@ fn sessions_are_listed_while_they_run_a_task_or_hold_something() {
         Activity::Busy
     );
 }
+
+/// Memory with one text.
+struct Text(&'static [u8]);
+
+impl Memory for Text {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), crate::memory::Fault> {
+        let fault = crate::memory::Fault { address };
+        let start = usize::try_from(address).map_err(|_| fault)?;
+        let bytes = self.0.get(start..start + into.len()).ok_or(fault)?;
+        into.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_session_in_a_wait_has_the_words_that_it_said_last_until_it_ends() {
+    let mut memory = [0; 512];
+    memory[300..310].copy_from_slice(b"SCAN t 600");
+    let memory = Text(Vec::leak(memory.to_vec()));
+    let record = |value| EventRecord {
+        at_ns: 0,
+        session: 2,
+        instance: 0,
+        value,
+        generation: 0,
+        pid: 1,
+        tid: 1,
+        site: 0,
+        resource: u16::MAX,
+        op: 0,
+        flags: 0,
+        reserved: [0; 6],
+    };
+    let kept = Kept {
+        open: vec![open(2, LOCK, true, 0, 30)],
+        ..Kept::default()
+    };
+    let mut told = Told::new(&preset());
+    told.hear(Op::Label, &record(300), &memory);
+    assert_eq!(told.look(&kept, NOW_NS).sessions[0].digest, "scan t ?");
+    told.hear(Op::SessionEnd, &record(0), &memory);
+    assert_eq!(told.look(&kept, NOW_NS).sessions[0].digest, "");
+}

@@ -2,15 +2,19 @@
 
 use std::path::PathBuf;
 
+use atropos::agent::probes::Probes;
+use atropos::agent::told::Told;
+use atropos::config;
+use atropos::engine::input::{Activity, SessionState};
+use atropos::engine::record::Task;
+use atropos::engine::settings::Tuning;
 use tempfile::TempDir;
 use usdt_probes::server::Server;
 
 use crate::agent::Agent;
-use crate::common::clock_ns;
-use crate::common::wait_for;
+use crate::common::{clock_ns, wait_for};
 use crate::run::{gets_on, with_crowd};
-use crate::scene::person;
-use atropos::engine::settings::Tuning;
+use crate::scene::{person, resolve};
 
 /// The server under a name that no preset knows.
 struct Stranger {
@@ -83,6 +87,11 @@ fn a_long_task_in_the_way_is_cancelled_and_its_session_goes_on() {
         let decision = agent.decision(|decision| decision["orders"][0].is_object());
         let order = &decision["orders"][0];
         assert_eq!(order["rung_name"], "cancel the task", "{decision:#}");
+        let words = order["task"]["digest"].as_str().unwrap();
+        assert!(
+            words.starts_with("scan t") || words.starts_with("exclusive t"),
+            "{decision:#}"
+        );
         assert_eq!(agent.outcome()["result"], "released");
         let chosen = order["task"]["id"].as_u64().unwrap();
         assert!(
@@ -100,4 +109,61 @@ fn a_long_task_in_the_way_is_cancelled_and_its_session_goes_on() {
     });
     assert_eq!(errors, 0);
     assert_eq!(agent.sent().len(), 1, "one order, no second");
+}
+
+#[test]
+fn an_order_is_only_for_the_task_that_was_seen_and_not_for_the_one_after_it() {
+    let stranger = stranger();
+    let server = &stranger.server;
+    let preset = config::load("atropos").unwrap_or_else(|problems| panic!("{problems}"));
+    let resolved = resolve(server.pid(), preset);
+    let mut probes = Probes::attach(&resolved, clock_ns()).unwrap();
+    let mut told = Told::new(&resolved.preset);
+    let mut client = person(server, "web");
+    for line in ["LOCK t w", "GET t k"] {
+        client.command(line).unwrap().result.unwrap();
+    }
+    let id = client.session();
+    let mut seen = |wanted: Activity| {
+        wait_for("the session to be seen", || {
+            let harvest = probes.harvest(clock_ns()).unwrap();
+            let view = told.look(&harvest.kept.unwrap(), clock_ns());
+            let state = view.sessions.into_iter().find(|state| state.id == id)?;
+            (state.activity == wanted).then(|| task(&state))
+        })
+    };
+    let idle = seen(Activity::IdleWithLocks);
+    client.send("SLEEP 60000").unwrap();
+    let busy = seen(Activity::Busy);
+    let pid = server.pid();
+    assert!(probes.is_still(&busy, pid));
+    assert!(!probes.is_still(&idle, pid), "it has begun a task");
+    let mut next = busy.clone();
+    next.request += 1;
+    assert!(!probes.is_still(&next, pid), "another task of the session");
+    let mut unseen = busy.clone();
+    unseen.request = 0;
+    assert!(
+        !probes.is_still(&unseen, pid),
+        "a task that began before the probes came"
+    );
+    assert!(!probes.is_still(&busy, pid + 1), "another process");
+    assert!(probes.kept().open.iter().any(|(key, _)| key.session == id));
+    drop(client);
+}
+
+/// The task of a session as an order would name it.
+fn task(state: &SessionState) -> Task {
+    Task {
+        session: state.session,
+        id: state.id,
+        thread: state.thread,
+        request: state.request,
+        activity: state.activity,
+        class: String::new(),
+        principal: String::new(),
+        fingerprint: 0,
+        digest: String::new(),
+        doing: String::new(),
+    }
 }

@@ -13,11 +13,12 @@ use atropos::engine::settings::Kind;
 use super::common;
 
 /// Every event with its number of arguments.
-const EVENTS: [(&str, usize); 12] = [
+const EVENTS: [(&str, usize); 13] = [
     ("acquire", 4),
     ("dequeue", 3),
     ("enqueue", 3),
     ("evict", 4),
+    ("label", 2),
     ("progress", 2),
     ("release", 3),
     ("session_end", 1),

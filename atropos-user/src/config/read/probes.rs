@@ -19,7 +19,7 @@ use crate::engine::settings::Kind;
 use std::time::Duration;
 
 /// Operations that a probe can stand for.
-const OPS: [(&str, Op); 14] = [
+const OPS: [(&str, Op); 15] = [
     ("request_begin", Op::RequestBegin),
     ("request_end", Op::RequestEnd),
     ("session_end", Op::SessionEnd),
@@ -34,6 +34,7 @@ const OPS: [(&str, Op); 14] = [
     ("dequeue", Op::Dequeue),
     ("progress", Op::Progress),
     ("killed", Op::Killed),
+    ("label", Op::Label),
 ];
 
 /// Levels.
@@ -238,10 +239,15 @@ fn alternative(
         );
     }
     let value = own.value.or_else(|| common.value.clone());
-    if op == Some(Op::Progress) && value.is_none() {
+    let told = match op {
+        Some(Op::Progress) => Some(("progress", "the work done so far")),
+        Some(Op::Label) => Some(("label", "the address of its text")),
+        _ => None,
+    };
+    if let Some((what, value_is)) = told.filter(|_| value.is_none()) {
         fields.report.add(
-            Problem::at(fields.place, "progress without a `value`")
-                .help("add `value = ...`: the work done so far"),
+            Problem::at(fields.place, format!("{what} without a `value`"))
+                .help(format!("add `value = ...`: {value_is}")),
         );
     }
     let alternative = Alternative {

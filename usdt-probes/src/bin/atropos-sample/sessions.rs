@@ -70,6 +70,7 @@ pub(crate) fn begin(session: &'static Session, statement: &str) {
         .store(clock::epoch_s(), Ordering::Relaxed);
     session.set(state::BUSY, true);
     sample_request_begin(session);
+    mark::label(load(&session.id), load(&session.text));
     mark::task_begin(load(&session.id));
 }
 
