@@ -117,11 +117,29 @@ fn latency_above_the_limit_with_growing_throughput_is_no_overload_for_a_while() 
     clock.ticks(10, 30, 40, true);
     let flights = [flight(clock.now_ms - 40), flight(clock.now_ms - 41)];
     assert!(!clock.assess(&flights).over);
-    for _ in 0..101 {
+    // Ten windows of 500 ms.
+    for _ in 0..95 {
+        clock.ticks(1, 30, 40, true);
+        assert!(!clock.assess(&flights).over);
+    }
+    for _ in 0..6 {
         clock.ticks(1, 30, 40, true);
         clock.assess(&flights);
     }
     assert!(clock.assess(&flights).over);
+}
+
+#[test]
+fn throughput_a_little_above_the_reference_is_flat() {
+    let over_at = |completed| {
+        let mut clock = Clock::new(P99);
+        clock.calm(100, 100, 3);
+        clock.ticks(10, completed, 40, true);
+        let flights = [flight(clock.now_ms - 40), flight(clock.now_ms - 41)];
+        clock.assess(&flights).over
+    };
+    assert!(over_at(105));
+    assert!(!over_at(120));
 }
 
 #[test]

@@ -10,11 +10,11 @@ mod agent;
 mod common;
 
 mod classes;
-mod inside;
 #[cfg(feature = "ebpf")]
 mod exact;
 #[cfg(feature = "ebpf")]
 mod exact_run;
+mod inside;
 mod orders;
 mod reads;
 #[cfg(feature = "ebpf")]
