@@ -130,6 +130,30 @@ fn latency_above_the_limit_with_growing_throughput_is_no_overload_for_a_while() 
 }
 
 #[test]
+fn what_is_usual_follows_the_load_within_seconds_and_not_at_once() {
+    let mut clock = Clock::new(P99);
+    clock.calm(200, 100, 3);
+    let reference = |clock: &mut Clock| clock.assess(&[]).reference.unwrap();
+    assert!((reference(&mut clock) - 2000.0).abs() < 1.0);
+    clock.calm(30, 200, 3);
+    let after = reference(&mut clock);
+    assert!(after > 2300.0 && after < 2800.0, "{after}");
+    clock.calm(400, 200, 3);
+    let after = reference(&mut clock);
+    assert!(after > 3900.0, "{after}");
+}
+
+#[test]
+fn requests_that_nobody_covered_are_taken_to_have_taken_the_usual_time() {
+    let mut clock = Clock::new(P99);
+    clock.calm(200, 15, 4);
+    clock.ticks(10, 100, 0, false);
+    // 1,000 of 4 ms; a bucket is known by its lower end.
+    let completed_s = clock.detector.completed_s();
+    assert!(completed_s > 3.7 && completed_s <= 4.0, "{completed_s}");
+}
+
+#[test]
 fn throughput_a_little_above_the_reference_is_flat() {
     let over_at = |completed| {
         let mut clock = Clock::new(P99);
