@@ -154,6 +154,20 @@ fn requests_that_nobody_covered_are_taken_to_have_taken_the_usual_time() {
 }
 
 #[test]
+fn a_completed_request_exceeds_by_what_is_above_the_limit_and_at_most_by_a_window() {
+    let excess_s = |took_ms| {
+        let mut clock = Clock::new(P99);
+        clock.ticks(10, 30, took_ms, true);
+        clock.detector.completed_excess_s()
+    };
+    // 300 requests, 20 ms above the limit of 20 ms; a bucket is known by its lower end.
+    let slow = excess_s(40);
+    assert!(slow > 5.0 && slow <= 6.0, "{slow}");
+    assert!(excess_s(15) < f64::EPSILON);
+    assert!((excess_s(5000) - 150.0).abs() < 1e-6);
+}
+
+#[test]
 fn throughput_a_little_above_the_reference_is_flat() {
     let over_at = |completed| {
         let mut clock = Clock::new(P99);
