@@ -5,12 +5,10 @@
 #[path = "stream/mod.rs"]
 mod stream;
 
-use atropos_engine::Engine;
-use atropos_engine::input::Input;
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 
-use stream::{EVENTS_PER_TICK, Stream, settings};
+use stream::{EVENTS_PER_TICK, feed, warm};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -18,29 +16,17 @@ static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 /// Sessions, and instances of the lock.
 const SIZES: [(usize, u64); 3] = [(24, 10), (1_000, 100), (10_000, 1_000)];
 
+/// Ten seconds.
+const WARM_TICKS: u64 = 200;
+
 fn main() {
     divan::main();
-}
-
-/// An engine that has seen ten seconds of the stream.
-fn warm((sessions, instances): (usize, u64)) -> (Engine, Stream) {
-    let (mut engine, mut stream) = (Engine::new(settings()), Stream::new(sessions, instances));
-    feed(&mut engine, &stream.ticks(200));
-    (engine, stream)
-}
-
-fn feed(engine: &mut Engine, inputs: &[Input]) {
-    let mut effects = Vec::new();
-    for input in inputs {
-        engine.handle(input, &mut effects);
-    }
-    assert!(effects.is_empty(), "the objective holds");
 }
 
 /// Events between two ticks.
 #[divan::bench(args = SIZES)]
 fn events(bencher: Bencher<'_, '_>, size: (usize, u64)) {
-    let (mut engine, mut stream) = warm(size);
+    let (mut engine, mut stream) = warm(size.0, size.1, WARM_TICKS);
     bencher
         .counter(ItemsCount::new(EVENTS_PER_TICK))
         .with_inputs(|| stream.events(EVENTS_PER_TICK))
@@ -50,7 +36,7 @@ fn events(bencher: Bencher<'_, '_>, size: (usize, u64)) {
 /// As a recording is replayed: events, and each 50 ms a snapshot and a tick.
 #[divan::bench(args = SIZES)]
 fn replay(bencher: Bencher<'_, '_>, size: (usize, u64)) {
-    let (mut engine, mut stream) = warm(size);
+    let (mut engine, mut stream) = warm(size.0, size.1, WARM_TICKS);
     bencher
         .counter(ItemsCount::new(EVENTS_PER_TICK))
         .with_inputs(|| stream.ticks(1))

@@ -117,11 +117,67 @@ fn latency_above_the_limit_with_growing_throughput_is_no_overload_for_a_while() 
     clock.ticks(10, 30, 40, true);
     let flights = [flight(clock.now_ms - 40), flight(clock.now_ms - 41)];
     assert!(!clock.assess(&flights).over);
-    for _ in 0..101 {
+    // Ten windows of 500 ms.
+    for _ in 0..95 {
+        clock.ticks(1, 30, 40, true);
+        assert!(!clock.assess(&flights).over);
+    }
+    for _ in 0..6 {
         clock.ticks(1, 30, 40, true);
         clock.assess(&flights);
     }
     assert!(clock.assess(&flights).over);
+}
+
+#[test]
+fn what_is_usual_follows_the_load_within_seconds_and_not_at_once() {
+    let mut clock = Clock::new(P99);
+    clock.calm(200, 100, 3);
+    let reference = |clock: &mut Clock| clock.assess(&[]).reference.unwrap();
+    assert!((reference(&mut clock) - 2000.0).abs() < 1.0);
+    clock.calm(30, 200, 3);
+    let after = reference(&mut clock);
+    assert!(after > 2300.0 && after < 2800.0, "{after}");
+    clock.calm(400, 200, 3);
+    let after = reference(&mut clock);
+    assert!(after > 3900.0, "{after}");
+}
+
+#[test]
+fn requests_that_nobody_covered_are_taken_to_have_taken_the_usual_time() {
+    let mut clock = Clock::new(P99);
+    clock.calm(200, 15, 4);
+    clock.ticks(10, 100, 0, false);
+    // 1,000 of 4 ms; a bucket is known by its lower end.
+    let completed_s = clock.detector.completed_s();
+    assert!(completed_s > 3.7 && completed_s <= 4.0, "{completed_s}");
+}
+
+#[test]
+fn a_completed_request_exceeds_by_what_is_above_the_limit_and_at_most_by_a_window() {
+    let excess_s = |took_ms| {
+        let mut clock = Clock::new(P99);
+        clock.ticks(10, 30, took_ms, true);
+        clock.detector.completed_excess_s()
+    };
+    // 300 requests, 20 ms above the limit of 20 ms; a bucket is known by its lower end.
+    let slow = excess_s(40);
+    assert!(slow > 5.0 && slow <= 6.0, "{slow}");
+    assert!(excess_s(15) < f64::EPSILON);
+    assert!((excess_s(5000) - 150.0).abs() < 1e-6);
+}
+
+#[test]
+fn throughput_a_little_above_the_reference_is_flat() {
+    let over_at = |completed| {
+        let mut clock = Clock::new(P99);
+        clock.calm(100, 100, 3);
+        clock.ticks(10, completed, 40, true);
+        let flights = [flight(clock.now_ms - 40), flight(clock.now_ms - 41)];
+        clock.assess(&flights).over
+    };
+    assert!(over_at(105));
+    assert!(!over_at(120));
 }
 
 #[test]

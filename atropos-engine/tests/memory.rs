@@ -4,26 +4,7 @@
 mod stream;
 
 use allocation_counter::measure;
-use atropos_engine::Engine;
-use atropos_engine::input::Input;
-use stream::{EVENTS_PER_TICK, Stream, settings};
-
-/// An engine that has seen so many ticks of a stream.
-fn warm(sessions: usize, instances: u64, ticks: u64) -> (Engine, Stream) {
-    let (mut engine, mut stream) = (Engine::new(settings()), Stream::new(sessions, instances));
-    for _ in 0..ticks {
-        feed(&mut engine, &stream.ticks(1));
-    }
-    (engine, stream)
-}
-
-fn feed(engine: &mut Engine, inputs: &[Input]) {
-    let mut effects = Vec::new();
-    for input in inputs {
-        engine.handle(input, &mut effects);
-    }
-    assert!(effects.is_empty(), "the objective holds");
-}
+use stream::{EVENTS_PER_TICK, feed, warm};
 
 #[test]
 fn an_event_allocates_nothing_once_the_engine_is_warm() {

@@ -2,12 +2,12 @@
 //! snapshot each 50 ms. The same numbers give the same stream.
 #![allow(dead_code, unreachable_pub, reason = "each program uses its part")]
 
-use atropos_engine::Settings;
 use atropos_engine::input::{
     Activity, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey, RequestStats,
     ResourceId, SessionKey, SessionState, Snapshot, Tick, Wait,
 };
 use atropos_engine::settings::{Class, Kind, Mode, Resource, Rung, Slo, SloLimit, Tuning};
+use atropos_engine::{Engine, Settings};
 
 /// Time between two ticks, nanoseconds.
 const TICK_NS: u64 = 50_000_000;
@@ -32,6 +32,25 @@ struct Session {
     waits: Option<(InstanceKey, u64)>,
     held: [Option<(InstanceKey, u64)>; LOCKS],
     releasing: bool,
+}
+
+/// An engine that has seen so many ticks of a stream.
+pub fn warm(session_count: usize, instance_count: u64, ticks: u64) -> (Engine, Stream) {
+    let mut engine = Engine::new(settings());
+    let mut stream = Stream::new(session_count, instance_count);
+    for _ in 0..ticks {
+        feed(&mut engine, &stream.ticks(1));
+    }
+    (engine, stream)
+}
+
+/// Gives the inputs to an engine that has nothing to say about them.
+pub fn feed(engine: &mut Engine, inputs: &[Input]) {
+    let mut effects = Vec::new();
+    for input in inputs {
+        engine.handle(input, &mut effects);
+    }
+    assert!(effects.is_empty(), "the objective holds");
 }
 
 /// The server.
