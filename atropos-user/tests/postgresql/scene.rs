@@ -86,6 +86,10 @@ pub(crate) async fn holds(watcher: &Client, pid: u64) {
 }
 
 /// The first row of a query, once it has one; half a minute at most.
+#[cfg_attr(
+    not(feature = "ebpf"),
+    allow(dead_code, reason = "only the whole loop needs it")
+)]
 pub(crate) async fn row(admin: &Client, query: &str) -> Row {
     for _ in 0..3000 {
         if let Some(row) = admin.query(query, &[]).await.unwrap().into_iter().next() {
@@ -97,6 +101,10 @@ pub(crate) async fn row(admin: &Client, query: &str) -> Row {
 }
 
 /// A client that asks for more than it will ever read, while it holds a lock on `t` that an `ALTER TABLE` has to wait for.
+#[cfg_attr(
+    not(feature = "ebpf"),
+    allow(dead_code, reason = "only the whole loop needs it")
+)]
 pub(crate) async fn deaf(server: &Postgres) -> (Started, u64) {
     let statement = "begin; lock table t in row exclusive mode; select repeat('x', 1000) from generate_series(1, 100000000)";
     let client = Started::new(
