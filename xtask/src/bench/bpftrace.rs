@@ -28,8 +28,11 @@ pub(super) struct Bpftrace {
     output: Lines<BufReader<ChildStdout>>,
 }
 
-/// The program for the places of the report of `atropos check`; `None` if it has none.
-pub(super) fn script(report: &Value) -> Option<String> {
+/// The program for the places of the report of `atropos check`, which counts for one process only or, where sessions are
+/// processes, for all that run the probed files; `None` if there are no places.
+pub(super) fn script(report: &Value, only: Option<u32>) -> Option<String> {
+    // bpftrace's own option for a process does not keep uprobes from others.
+    let filter = only.map_or_else(String::new, |pid| format!("/pid == {pid}/ "));
     let mut text = format!("BEGIN {{ printf(\"{READY}\\n\"); }}\n");
     let mut probes = 0;
     for probe in report["probes"].as_array()? {
@@ -44,7 +47,7 @@ pub(super) fn script(report: &Value) -> Option<String> {
         probes += 1;
         let _ = writeln!(
             text,
-            "uprobe:{file}:{symbol} {{ @at{probes}[tid] = nsecs; }}"
+            "uprobe:{file}:{symbol} {filter}{{ @at{probes}[tid] = nsecs; }}"
         );
     }
     // What was kept is not to be printed at the end.
@@ -86,13 +89,11 @@ fn number(text: &str) -> Option<f64> {
 }
 
 impl Bpftrace {
-    /// Starts it with that program, for one process or, where sessions are processes, for all that run the probed files; waits
-    /// until it is attached.
-    pub(super) async fn start(program: &Path, script: &str, only: Option<u32>) -> Result<Self> {
+    /// Starts it with that program and waits until it is attached.
+    pub(super) async fn start(program: &Path, script: &str) -> Result<Self> {
         let mut command = Command::from(as_root(program)?);
         command
             .args(["-B", "line", "-e", script])
-            .args(only.map(|pid| format!("-p{pid}")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -161,13 +162,13 @@ mod tests {
             {"name": "b", "place": {"Err": ["no such function"]}},
             {"name": "c", "place": {"Ok": {"symbol": "p:note", "file": "/bin/x", "site_count": 3}}},
         ]});
-        let text = script(&report).unwrap();
+        let text = script(&report, Some(7)).unwrap();
         assert_eq!(text.matches("uprobe:").count(), 1, "{text}");
         assert!(
-            text.contains("uprobe:/bin/x:f { @at1[tid] = nsecs; }"),
+            text.contains("uprobe:/bin/x:f /pid == 7/ { @at1[tid] = nsecs; }"),
             "{text}"
         );
-        assert_eq!(script(&json!({"probes": []})), None);
+        assert_eq!(script(&json!({"probes": []}), None), None);
     }
 
     #[test]

@@ -250,7 +250,7 @@ impl<'a, S: Subject> Stage<'a, S> {
                 };
                 let program = self.bpftrace.context("no bpftrace")?;
                 let script = bpftrace::socket_script(&filter);
-                return Bpftrace::start(program, &script, None)
+                return Bpftrace::start(program, &script)
                     .await
                     .map(Running::Sockets);
             }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::bpftrace::{self, Bpftrace};
-use super::calm::{AgentUse, COUNT_SECONDS, Database, Level, agent_pid, count, watch};
+use super::calm::{AgentUse, Database, Level, agent_pid, count, watch};
 use super::calm_table::Hits;
 use super::latencies::Latencies;
 use super::overhead_table::{Comparison, Pace, Run, State, markdown};
@@ -143,7 +143,9 @@ impl Overhead {
             let most_per_s = events(warm_up).await? as f64 / self.seconds as f64;
             let (report, per_s) = count(&mut stage.subject, stage.binary, workload).await?;
             let hits = Hits::of(&report, per_s);
-            stage.script = bpftrace::script(&report);
+            // A process for each session: whoever watches one sees none of them.
+            let only = (server == Kind::Mariadb).then(|| stage.subject.server().pid());
+            stage.script = bpftrace::script(&report, only);
             for pace in Pace::value_variants().iter().copied() {
                 if self.pace.is_some_and(|wanted| wanted != pace) {
                     continue;
@@ -268,7 +270,7 @@ impl<'a, S: Subject> Stage<'a, S> {
         self.bpftrace.is_some() && self.script.is_some()
     }
 
-    async fn watching(&mut self, workload: Workload, state: State) -> Result<Watching> {
+    async fn watching(&mut self, state: State) -> Result<Watching> {
         let file = |name: &str| shown(&self.folder.join(name));
         let (audit, recording) = (file("audit"), file("recording"));
         let more = ["--audit", &audit, "--record", &recording];
@@ -282,10 +284,7 @@ impl<'a, S: Subject> Stage<'a, S> {
                     .bpftrace
                     .zip(self.script.as_deref())
                     .context("no bpftrace")?;
-                let pid = self.subject.server().pid();
-                // A process for each session: whoever watches one sees none of them.
-                let only = (workload.server() == Kind::Mariadb).then_some(pid);
-                return Bpftrace::start(program, script, only)
+                return Bpftrace::start(program, script)
                     .await
                     .map(Watching::Bpftrace);
             }
@@ -301,7 +300,7 @@ impl<'a, S: Subject> Stage<'a, S> {
         state: Option<State>,
     ) -> Result<Run> {
         let watching = match state {
-            Some(state) => Some(self.watching(workload, state).await?),
+            Some(state) => Some(self.watching(state).await?),
             None => None,
         };
         sleep(SETTLE).await;

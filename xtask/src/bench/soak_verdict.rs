@@ -238,7 +238,7 @@ mod tests {
             ),
             (
                 Soak {
-                    event_count: 5000,
+                    event_count: 2000,
                     ..still()
                 },
                 "instead of 6000",
