@@ -45,6 +45,15 @@ fn the_level_is_the_share_of_request_time_in_the_window_that_was_lost() {
 }
 
 #[test]
+fn an_instance_with_two_holders_is_in_use_once_and_since_the_first() {
+    // Held since 9.7 s, and by another since 9.9 s; waited for since 9.95 s.
+    let waits = vec![wait(3, 7, 9950, &[granted(1, 9700), granted(2, 9900)])];
+    let sessions = vec![busy(1, 9700), busy(2, 9900), busy(3, 9950)];
+    let estimate = look(&ledger(10_000, waits, sessions), &[]);
+    assert_close(estimate.resources[0].raw, 0.05 / 0.3);
+}
+
+#[test]
 fn a_resource_that_cannot_be_seen_has_no_level() {
     let mut ledger = target();
     ledger.blind[0] = Some("layout".to_owned());
