@@ -4,7 +4,7 @@ use super::super::blame::assign;
 use super::super::detector::{Detector, Flight};
 use super::super::input::SessionKey;
 use super::super::ledger::Ledger;
-use super::super::testkit::{MS, busy, granted, ledger, settings, wait};
+use super::super::testkit::{MS, busy, granted, ledger, settings, snapshot, wait};
 use super::{Estimate, estimate};
 
 /// One request that waits since 9.6 s for a holder since 9.0 s, and one that works since 9.9 s.
@@ -42,6 +42,24 @@ fn the_level_is_the_share_of_request_time_in_the_window_that_was_lost() {
     assert_close(estimate.resources[0].lost_s, 0.4);
     assert_close(estimate.resources[0].level, 0.4 / (0.5 + 0.4 + 0.1));
     assert_close(estimate.resources[0].raw, 0.4 / 0.5);
+}
+
+#[test]
+fn an_instance_with_two_holders_is_in_use_once_and_since_the_first() {
+    // Held since 9.7 s, and by another since 9.9 s; waited for since 9.95 s.
+    let waits = vec![wait(3, 7, 9950, &[granted(1, 9700), granted(2, 9900)])];
+    let sessions = vec![busy(1, 9700), busy(2, 9900), busy(3, 9950)];
+    let estimate = look(&ledger(10_000, waits, sessions), &[]);
+    assert_close(estimate.resources[0].raw, 0.05 / 0.3);
+}
+
+#[test]
+fn waits_that_are_over_explain_nothing_if_no_completed_request_was_late() {
+    let mut ledger = target();
+    ledger.snapshot(&snapshot(10_000, Vec::new()));
+    let estimate = look(&ledger, &[(9000, 0)]);
+    assert_close(estimate.resources[0].lost_s, 0.4);
+    assert_close(estimate.explained, 0.0);
 }
 
 #[test]

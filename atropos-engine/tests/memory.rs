@@ -37,10 +37,11 @@ fn memory_grows_with_what_is_alive_and_with_nothing_else() {
         assert!(alive >= sessions, "{footprint:?}");
         allocated.bytes_current as f64 / alive as f64
     };
-    // Bytes for each session, wait and hold: about the same for ten times as many, and for ten times as long.
-    let few = bytes(1_000, 10);
-    let many = bytes(10_000, 10);
-    let long = bytes(1_000, 100);
+    // Bytes for each session, wait and hold: about the same for five times as many, and for twice as long. What is usual is
+    // remembered for five seconds, so these are 100 ticks at least.
+    let few = bytes(600, 100);
+    let many = bytes(3_000, 100);
+    let long = bytes(600, 200);
     assert!(many < 1.5 * few && few < 1_000.0, "{few} {many}");
     assert!(long < 1.25 * few, "{few} {long}");
 }
