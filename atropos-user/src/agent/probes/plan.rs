@@ -140,7 +140,9 @@ fn bond(probe: &Probe, index: usize) -> Bond {
         Op::WaitBegin | Op::WaitEnd | Op::Enqueue | Op::Dequeue => of(Bond::Waits),
         Op::Acquire | Op::Release | Op::ReleaseAll => of(Bond::Holds),
         Op::Use | Op::Evict => of(Bond::Units),
-        Op::SessionEnd | Op::Killed | Op::Progress | Op::Exit | Op::Fork => Bond::Alone(index),
+        Op::SessionEnd | Op::Killed | Op::Progress | Op::Label | Op::Exit | Op::Fork => {
+            Bond::Alone(index)
+        }
     }
 }
 
