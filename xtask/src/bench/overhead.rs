@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::bpftrace::{self, Bpftrace};
-use super::calm::{AgentUse, COUNT_SECONDS, Database, Level, agent_pid, count, watch};
+use super::calm::{AgentUse, Database, Level, agent_pid, count, watch};
 use super::calm_table::Hits;
 use super::latencies::Latencies;
 use super::overhead_table::{Comparison, Pace, Run, State, markdown};
