@@ -289,6 +289,12 @@ fn why_not(reason: &PassedOver) -> String {
         PassedOver::UnderWay => "an order to end it is under way".to_owned(),
         PassedOver::Budget => "as many tasks as are allowed have been ended".to_owned(),
         PassedOver::WeakEvidence => "it is not known for sure that it is in the way".to_owned(),
+        PassedOver::LikeItsPeers => {
+            "it has held what others want for no longer than is usual there".to_owned()
+        }
+        PassedOver::Ordinary => {
+            "it is one of many alike in the queue: ending it would only reorder them".to_owned()
+        }
         PassedOver::LostEvents => "events were lost, so that the picture may be wrong".to_owned(),
     }
 }

@@ -98,6 +98,12 @@ impl Governor {
         }
         self.left_ns[slot(self.level)] = Some(now_ns);
         self.level = level;
+        if level == Level::Calm {
+            // Whatever was attached beside the calm set goes; the next sample is due in its time.
+            for unit in &mut self.units {
+                unit.end_cycle(now_ns);
+            }
+        }
         let stale = self.left_ns[slot(level)].is_none_or(|left| now_ns > left + FORGET_NS);
         if stale {
             let fit = self.fit(self.budget.of(level));

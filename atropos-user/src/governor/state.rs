@@ -137,10 +137,7 @@ impl State {
             return false;
         }
         let sampled = level == Level::Calm && self.unit.level == Level::Suspect;
-        let attached_ns = self
-            .unit
-            .sample
-            .map_or(CYCLE_NS, |sample| ns(sample.attached));
+        let attached_ns = self.attached_ns();
         let every_ns = match self.unit.sample {
             Some(sample) if sampled => ns(sample.every),
             _ => attached_ns,
@@ -151,6 +148,11 @@ impl State {
             Standing::Whole => self.cycle(now_ns, attached_ns, every_ns),
             Standing::Halved(times) => self.cycle(now_ns, attached_ns, every_ns << times),
         }
+    }
+
+    /// The attached part of the cycle is over.
+    pub(super) fn end_cycle(&mut self, now_ns: u64) {
+        self.cycle_ns = now_ns.checked_sub(self.attached_ns());
     }
 
     /// It has come: the cycle that it was wanted for begins in truth.
@@ -166,6 +168,12 @@ impl State {
             _ => *self.cycle_ns.insert(now_ns),
         };
         now_ns < begun_ns.saturating_add(attached_ns)
+    }
+
+    /// For how long it is attached in each cycle.
+    fn attached_ns(&self) -> u64 {
+        let sample = self.unit.sample;
+        sample.map_or(CYCLE_NS, |sample| ns(sample.attached))
     }
 
     fn hold_ns(&self) -> u64 {

@@ -229,6 +229,27 @@ fn a_sample_in_calm_is_as_often_and_as_long_as_the_preset_says() {
 }
 
 #[test]
+fn calm_ends_what_suspicion_attached_and_the_next_sample_comes_in_its_time() {
+    let mut world = World::new(vec![requests()], &[0.001]);
+    world.run(10);
+    world.governor.enter(Level::Suspect, world.now_ns);
+    world.run(7);
+    assert!(world.attached[0]);
+    world.governor.enter(Level::Calm, world.now_ns);
+    let mut ticks = 0;
+    for _ in 0..4 * TICKS_A_SECOND {
+        world.tick();
+        ticks += u64::from(world.attached[0]);
+    }
+    assert_eq!(ticks, 0);
+    let sampled = (0..2 * TICKS_A_SECOND).any(|_| {
+        world.tick();
+        world.attached[0]
+    });
+    assert!(sampled);
+}
+
+#[test]
 fn a_load_that_swings_about_the_budget_does_not_make_the_probes_flap() {
     let mut world = World::new(vec![waits("wait", 80)], &[0.0]);
     for round in 0..60 {
