@@ -104,7 +104,10 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
             join(&mut planned.unit, probe);
             planned
         } else {
-            units.push((bond, alone(probe, bond)));
+            let mut unit = alone(probe, bond);
+            // What an application runs is known by its marks alone: a part of them would tell of tasks that have ended.
+            unit.unit.divisible &= !resolved.preset.matching.marks;
+            units.push((bond, unit));
             &mut units.last_mut().context("a unit was just added")?.1
         };
         for site in &place.sites {
@@ -140,7 +143,9 @@ fn bond(probe: &Probe, index: usize) -> Bond {
         Op::WaitBegin | Op::WaitEnd | Op::Enqueue | Op::Dequeue => of(Bond::Waits),
         Op::Acquire | Op::Release | Op::ReleaseAll => of(Bond::Holds),
         Op::Use | Op::Evict => of(Bond::Units),
-        Op::SessionEnd | Op::Killed | Op::Progress | Op::Exit | Op::Fork => Bond::Alone(index),
+        Op::SessionEnd | Op::Killed | Op::Progress | Op::Label | Op::Exit | Op::Fork => {
+            Bond::Alone(index)
+        }
     }
 }
 

@@ -49,7 +49,7 @@ fn usual_priority(op: Op) -> u8 {
         Op::Killed | Op::Exit | Op::Fork => 50,
         Op::Use | Op::Evict => 40,
         Op::RequestBegin | Op::RequestEnd => 30,
-        Op::Progress => 20,
+        Op::Progress | Op::Label => 20,
     }
 }
 
