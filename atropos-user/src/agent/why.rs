@@ -278,10 +278,6 @@ fn why_not(reason: &PassedOver) -> String {
         PassedOver::GainTooSmall => {
             "undoing its work would take about as long as letting it finish".to_owned()
         }
-        PassedOver::LikeItsPeers => {
-            "it holds for no longer than others do: all of them together are too much".to_owned()
-        }
-        PassedOver::Ordinary => "it is one of many alike that come and go".to_owned(),
         PassedOver::NoRung => "no command ends it in this state".to_owned(),
         PassedOver::ProtectedPrincipal => "its user is protected".to_owned(),
         PassedOver::Own => "it is the session of atropos itself".to_owned(),

@@ -300,6 +300,13 @@ impl Kernel {
         self.sessions.iter().filter_map(Result::ok).collect()
     }
 
+    /// Forgets every session, since what became of them was not seen.
+    pub fn forget_sessions(&mut self) {
+        for (key, _) in self.sessions() {
+            let _ = self.sessions.remove(&key);
+        }
+    }
+
     /// One session's request.
     pub fn session(&self, key: &SessionKey) -> Option<SessionValue> {
         self.sessions.get(key, 0).ok()

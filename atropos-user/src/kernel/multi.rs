@@ -140,9 +140,11 @@ impl MultiProgram {
 
 fn fd_of(map: &Map) -> Option<RawFd> {
     match map {
-        Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data) => {
-            Some(data.fd().as_fd().as_raw_fd())
-        }
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::RingBuf(data) => Some(data.fd().as_fd().as_raw_fd()),
         _ => None,
     }
 }

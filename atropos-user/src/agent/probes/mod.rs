@@ -23,7 +23,7 @@ use atropos_common::scope::Scope;
 use super::clock;
 use super::kept::Kept;
 use super::resolve::Resolved;
-use crate::engine::input::Blind;
+use crate::engine::input::{Blind, ResourceId};
 use crate::engine::record::Level;
 use crate::governor::{Change, Costs, Governor, Reading};
 use crate::kernel::{
@@ -242,6 +242,9 @@ impl Probes {
         harvest.blind = self.blind();
         self.harvested_ns = now_ns;
         self.close_ended(&harvest.events);
+        if self.marks && self.requests_since_ns().is_none() {
+            self.kernel.forget_sessions();
+        }
         harvest.kept = self.marks.then(|| self.kept());
         self.fit(now_ns)?;
         Ok(harvest)
@@ -312,8 +315,23 @@ impl Probes {
         }))
     }
 
+    /// Every resource of an application that tells by marks, while those of its tasks are detached.
+    fn without_tasks(&self) -> Vec<Blind> {
+        let resources = (0_u16..).map(ResourceId).zip(&self.resources);
+        let blind = resources.map(|(resource, name)| Blind {
+            resource,
+            reason: format!(
+                "{name}: over budget, so that the marks of tasks are detached, without which nobody is known"
+            ),
+        });
+        blind.collect()
+    }
+
     /// Resources that cannot be seen since their probes are shed.
     fn blind(&self) -> Vec<Blind> {
+        if self.marks && self.requests_since_ns().is_none() {
+            return self.without_tasks();
+        }
         let shed = self.governor.shed().map(|index| &self.units[index].planned);
         shed.filter_map(|planned| {
             let resource = planned.unit.resource?;

@@ -104,7 +104,10 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
             join(&mut planned.unit, probe);
             planned
         } else {
-            units.push((bond, alone(probe, bond)));
+            let mut unit = alone(probe, bond);
+            // What an application runs is known by its marks alone: a part of them would tell of tasks that have ended.
+            unit.unit.divisible &= !resolved.preset.matching.marks;
+            units.push((bond, unit));
             &mut units.last_mut().context("a unit was just added")?.1
         };
         for site in &place.sites {
