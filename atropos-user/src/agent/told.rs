@@ -238,6 +238,10 @@ fn blockers(kind: Kind, wait: &Open, waits: &[Open], holds: &[Open]) -> Vec<Bloc
             since_ns: other.since_ns,
         }
     };
+    // Somebody holds what is waited for. If that one is not known, nothing is known of the wait, whoever queues beside it.
+    if !holds.iter().any(|hold| hold.instance == wait.instance) {
+        return Vec::new();
+    }
     let mut blockers: Vec<Blocker> = holds
         .iter()
         .filter(in_way)
