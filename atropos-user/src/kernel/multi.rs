@@ -71,8 +71,13 @@ impl MultiProgram {
         let maps: Vec<(String, RawFd, aya_obj::Map)> = object
             .maps
             .iter()
-            .filter_map(|(name, map)| Some((name.clone(), *fds.get(name.as_str())?, map.clone())))
-            .collect();
+            .map(|(name, map)| {
+                let fd = fds.get(name.as_str()).copied();
+                let fd =
+                    fd.with_context(|| format!("map {name} is of a type that is not known here"))?;
+                Ok((name.clone(), fd, map.clone()))
+            })
+            .collect::<Result<_>>()?;
         let sections = object.functions.keys().map(|(index, _)| *index).collect();
         object
             .relocate_maps(
