@@ -327,25 +327,26 @@ impl Probes {
         blind.collect()
     }
 
-    /// Resources that cannot be seen since their probes are shed.
+    /// Resources that cannot be seen since their probes are shed. Without the marks of its tasks nothing is known of an
+    /// application that tells by marks.
     fn blind(&self) -> Vec<Blind> {
-        if self.marks && self.requests_since_ns().is_none() {
-            return self.without_tasks();
+        let mut blind = Vec::new();
+        for index in self.governor.shed() {
+            let unit = &self.units[index].planned.unit;
+            let all = self.marks && unit.resource.is_none();
+            for (resource, name) in (0..).map(ResourceId).zip(&self.resources) {
+                if all || unit.resource == Some(resource) {
+                    blind.push(Blind {
+                        resource,
+                        reason: format!(
+                            "{name}: over budget, so that its probes are detached: {}",
+                            unit.probes.join(", ")
+                        ),
+                    });
+                }
+            }
         }
-        let shed = self.governor.shed().map(|index| &self.units[index].planned);
-        shed.filter_map(|planned| {
-            let resource = planned.unit.resource?;
-            let name = self.resources.get(usize::from(resource.0));
-            Some(Blind {
-                resource,
-                reason: format!(
-                    "{}: over budget, so that its probes are detached: {}",
-                    name.map_or("a resource", String::as_str),
-                    planned.unit.probes.join(", ")
-                ),
-            })
-        })
-        .collect()
+        blind
     }
 
     /// Attaches what the governor wants attached, and detaches the rest.

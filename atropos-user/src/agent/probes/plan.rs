@@ -81,6 +81,7 @@ enum Bond {
 /// preset counts on it.
 pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
     let mut units: Vec<(Bond, PlannedUnit)> = Vec::new();
+    let marks = resolved.preset.matching.marks;
     let mut taken = 0;
     for resolved_probe in &resolved.probes {
         let probe = &resolved.preset.probes[resolved_probe.probe];
@@ -104,7 +105,7 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
             join(&mut planned.unit, probe);
             planned
         } else {
-            let mut unit = alone(probe, bond);
+            let mut unit = alone(probe, bond, marks);
             // What an application runs is known by its marks alone: a part of them would tell of tasks that have ended.
             unit.unit.divisible &= !resolved.preset.matching.marks;
             units.push((bond, unit));
@@ -116,7 +117,7 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
                 cookie: cookie(taken, name)?,
                 file: place.file.clone(),
                 site: site.clone(),
-                work: work(probe.op, resolved.preset.matching.marks),
+                work: work(probe.op, marks),
             });
             taken += 1;
         }
@@ -150,7 +151,7 @@ fn bond(probe: &Probe, index: usize) -> Bond {
 }
 
 /// A unit of one probe, without its sites.
-fn alone(probe: &Probe, bond: Bond) -> PlannedUnit {
+fn alone(probe: &Probe, bond: Bond, marks: bool) -> PlannedUnit {
     let times_requests = matches!(probe.op, Op::RequestBegin | Op::RequestEnd);
     PlannedUnit {
         unit: Unit {
@@ -160,7 +161,8 @@ fn alone(probe: &Probe, bond: Bond) -> PlannedUnit {
             value: probe.priority,
             hot: probe.hot,
             sample: probe.sample,
-            divisible: times_requests || probe.op == Op::Progress,
+            // Where an application tells by marks, they are all that is known of its tasks.
+            divisible: (times_requests && !marks) || probe.op == Op::Progress,
         },
         times_requests,
         keeps: match bond {
