@@ -64,7 +64,13 @@ fn a_user_whose_sessions_take_most_together_is_named_with_its_members() {
 fn who_takes_less_than_half_or_no_more_than_its_numbers_is_no_group_to_blame() {
     assert!(ci(29, 10).is_none());
     let equal: Vec<_> = (1..=16)
-        .map(|key| (key, if key < 13 { "web" } else { "ci" }, 50, 40))
+        .map(|key| {
+            if key < 13 {
+                (key, "web", 50, 10)
+            } else {
+                (key, "ci", 50, 90)
+            }
+        })
         .collect();
     assert!(look(&equal).is_none());
 }

@@ -24,10 +24,15 @@ pub(super) struct Peers {
 impl Peers {
     /// One more took `amount` and is done with it. Nothing is no amount.
     pub(super) fn add(&mut self, at_ns: u64, amount: u64) {
+        self.add_to(MOST, at_ns, amount);
+    }
+
+    /// The same where no more than so many are to be remembered.
+    pub(super) fn add_to(&mut self, most: usize, at_ns: u64, amount: u64) {
         if amount == 0 {
             return;
         }
-        if self.recent.len() == MOST {
+        if self.recent.len() >= most {
             self.recent.pop_front();
         }
         self.recent.push_back((at_ns, amount));

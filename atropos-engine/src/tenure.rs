@@ -15,6 +15,9 @@ use super::settings::Kind;
 /// were ended.
 const ENOUGH: usize = 5;
 
+/// So many of those that let go are remembered for each instance: there can be thousands of instances.
+const MOST: usize = 16;
+
 type Place = (ResourceId, InstanceKey);
 
 /// One holder of one instance.
@@ -66,15 +69,19 @@ impl Tenures {
         tenure.open = true;
     }
 
-    fn sweep(&mut self, now_ns: u64) {
+    /// `runs` tells whether a session still runs a request.
+    fn sweep(&mut self, now_ns: u64, runs: impl Fn(SessionKey, u64) -> bool) {
         let past = &mut self.past;
-        self.known.retain(|(place, _), tenure| {
+        self.known.retain(|(place, session), tenure| {
             if tenure.open && tenure.seen_ns < now_ns {
                 tenure.open = false;
                 let held_ns = tenure.seen_ns.saturating_sub(tenure.since_ns);
-                past.entry(*place).or_default().add(now_ns, held_ns.max(1));
+                past.entry(*place)
+                    .or_default()
+                    .add_to(MOST, now_ns, held_ns.max(1));
             }
-            tenure.open || tenure.seen_ns.saturating_add(MEMORY_NS) >= now_ns
+            let lately = || tenure.seen_ns.saturating_add(MEMORY_NS) >= now_ns;
+            tenure.open || (lately() && runs(*session, tenure.request))
         });
         past.retain(|_, peers| !peers.forget(now_ns));
     }
@@ -116,7 +123,12 @@ impl Ledger {
                 }
             }
         }
-        tenures.sweep(now_ns);
+        tenures.sweep(now_ns, |session, request| {
+            let known = self.sessions.get(&session);
+            known
+                .and_then(|known| known.state.as_ref())
+                .is_some_and(|state| state.request == request)
+        });
         self.tenures = tenures;
     }
 

@@ -27,6 +27,8 @@ const TESTS: [&[&str]; 3] = [
         "pacing",
         "--test",
         "safety",
+        "--test",
+        "usage",
     ],
     &["--test", "properties"],
 ];
