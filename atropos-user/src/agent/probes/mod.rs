@@ -315,18 +315,6 @@ impl Probes {
         }))
     }
 
-    /// Every resource of an application that tells by marks, while those of its tasks are detached.
-    fn without_tasks(&self) -> Vec<Blind> {
-        let resources = (0_u16..).map(ResourceId).zip(&self.resources);
-        let blind = resources.map(|(resource, name)| Blind {
-            resource,
-            reason: format!(
-                "{name}: over budget, so that the marks of tasks are detached, without which nobody is known"
-            ),
-        });
-        blind.collect()
-    }
-
     /// Resources that cannot be seen since their probes are shed. Without the marks of its tasks nothing is known of an
     /// application that tells by marks.
     fn blind(&self) -> Vec<Blind> {
