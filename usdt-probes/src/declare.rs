@@ -8,6 +8,7 @@
 //! usdt_probes::resource!(1, QUEUE, "workers");
 //! usdt_probes::cancels_task!(SIGUSR1);
 //! usdt_probes::ends_session!(SIGUSR2);
+//! # fn main() {}
 //! ```
 
 /// Declares a resource: the number that the marks give it, its kind (`LOCK`, `QUEUE`, `MEMORY`, `CPU` or `IO`) and its name, made

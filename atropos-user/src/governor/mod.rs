@@ -71,6 +71,8 @@ pub struct Governor {
     read_ns: u64,
     /// When each level was left.
     left_ns: [Option<u64>; 2],
+    /// The trial before has been paid for from then on.
+    next_trial_ns: u64,
 }
 
 impl Governor {
@@ -88,6 +90,7 @@ impl Governor {
             level: Level::Calm,
             read_ns: now_ns,
             left_ns: [None; 2],
+            next_trial_ns: 0,
         }
     }
 
@@ -223,6 +226,7 @@ impl Governor {
             if self.units[index].trial_is_over(budget) {
                 let fit = self.room()[index];
                 let unit = &mut self.units[index];
+                self.next_trial_ns = now_ns.saturating_add(unit.trial_price_ns(budget));
                 if fit > Standing::Shed {
                     unit.raise(slot, fit, now_ns);
                 } else {
@@ -230,15 +234,22 @@ impl Governor {
                 }
             }
         }
-        if self.units.iter().any(|unit| unit.trial) {
+        if now_ns < self.next_trial_ns || self.units.iter().any(|unit| unit.trial) {
             return;
         }
-        let due = self.order.iter().copied().find(|index| {
+        let is_due = |index: &usize| {
             let unit = &self.units[*index];
             unit.takes_part(level)
                 && unit.standing[slot] == Standing::Shed
                 && now_ns >= unit.next_trial_ns
-        });
+        };
+        // Whose turn has been due for longest: a dear one must not keep the others from theirs.
+        let due = self
+            .order
+            .iter()
+            .copied()
+            .filter(is_due)
+            .min_by_key(|index| self.units[*index].next_trial_ns);
         if let Some(index) = due {
             self.units[index].begin_trial();
         }

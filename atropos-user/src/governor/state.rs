@@ -18,8 +18,9 @@ const SETTLED_NS: u64 = 60_000_000_000;
 /// A trial lasts for so long. 100 ms: two ticks.
 const TRIAL_NS: u64 = 100_000_000;
 
-/// Trials may take this share of the budget on average. 0.2: what takes all of the target's time is tried once in 50 s.
-const TRIAL_SHARE: f64 = 0.2;
+/// All trials together may take this share of the budget on average. 0.15: what takes all of the target's time is tried
+/// once in 67 s.
+const TRIAL_SHARE: f64 = 0.15;
 
 /// For how long a unit without a sample of its own is attached at a time when it may not be attached always. 100 ms.
 const CYCLE_NS: u64 = 100_000_000;
@@ -180,10 +181,13 @@ impl State {
         HOLD_NS << self.doublings
     }
 
-    /// Dear trials are rare: so rare that they take a small share of the budget.
+    /// How long nobody may be tried after this one: dear trials are so rare that they take a small share of the budget.
+    pub(super) fn trial_price_ns(&self, budget: f64) -> u64 {
+        (TRIAL_NS as f64 * self.load.share() / (TRIAL_SHARE * budget)) as u64
+    }
+
     fn trial_pause_ns(&self, budget: f64) -> u64 {
-        let affordable = TRIAL_NS as f64 * self.load.share() / (TRIAL_SHARE * budget);
-        self.hold_ns().max(affordable as u64)
+        self.hold_ns().max(self.trial_price_ns(budget))
     }
 }
 

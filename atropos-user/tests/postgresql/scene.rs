@@ -39,9 +39,16 @@ pub(crate) fn resolve(pid: u32, preset: Preset) -> Resolved {
 
 /// Looks until so many sessions wait.
 pub(crate) fn waiting(resolved: &Resolved, count: usize) -> Report {
-    wait_for(&format!("{count} sessions to wait"), || {
+    looks(resolved, &format!("{count} sessions to wait"), |report| {
+        report.waiting_count == count
+    })
+}
+
+/// Looks until what is seen is as it should be.
+pub(crate) fn looks(resolved: &Resolved, what: &str, is_so: impl Fn(&Report) -> bool) -> Report {
+    wait_for(what, || {
         let report = look(resolved).unwrap();
-        (report.waiting_count == count).then_some(report)
+        is_so(&report).then_some(report)
     })
 }
 
