@@ -9,6 +9,7 @@ use atropos::agent::run::TICK;
 use atropos::agent::silent::ended;
 use atropos::agent::watch::Watcher;
 use atropos::engine::record::Level;
+use atropos::governor::Budget;
 
 use crate::common::clock_ns;
 use crate::common::postgresql::Postgres;
@@ -29,11 +30,17 @@ pub(crate) struct Probed {
 }
 
 impl Probed {
-    /// Attaches all of them.
+    /// Attaches all of them, and for good: what is asked here is what they miss while they are there.
     pub(crate) fn attach(server: &Postgres) -> Self {
-        let resolved = resolve(server.pid, preset());
+        let mut preset = preset();
+        preset.budget = Budget {
+            calm: 1.0,
+            suspect: 1.0,
+        };
+        let resolved = resolve(server.pid, preset);
         let mut probes = Probes::attach(&resolved, clock_ns()).unwrap();
         probes.set_level(Level::Suspect, clock_ns()).unwrap();
+        probes.wait().unwrap();
         let watcher = resolved.watcher().unwrap();
         Self {
             probes,
