@@ -82,6 +82,18 @@ impl Node {
                 .any(|way| (way.resource, way.instance) == (waiting.resource, waiting.instance))
         })
     }
+
+    /// It is in the way there and nowhere else. Who holds, elsewhere, what others want, and stands in a queue itself, is held up
+    /// as they are: what is behind it is the fault of those that it waits for.
+    pub(super) fn is_only_in_line(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| {
+            !self.in_way.is_empty()
+                && self
+                    .in_way
+                    .iter()
+                    .all(|way| (way.resource, way.instance) == (waiting.resource, waiting.instance))
+        })
+    }
 }
 
 /// The wait-for graph.

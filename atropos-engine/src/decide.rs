@@ -46,6 +46,7 @@ impl Told {
             PassedOver::GainTooSmall
             | PassedOver::MinorCause
             | PassedOver::LikeItsPeers
+            | PassedOver::HeldUp
             | PassedOver::Ordinary
             | PassedOver::NotIdleLongEnough
             | PassedOver::Victim { .. } => !std::mem::replace(&mut self.small, true),

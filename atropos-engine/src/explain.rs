@@ -311,6 +311,9 @@ fn why(candidate: &Candidate) -> String {
         Some(PassedOver::Budget) => "the budget of cancels is spent".to_owned(),
         Some(PassedOver::WeakEvidence) => "the evidence against it is not good enough".to_owned(),
         Some(PassedOver::LostEvents) => "events were lost a moment ago".to_owned(),
+        Some(PassedOver::HeldUp) => {
+            "it waits itself at this moment, for a lock whose holders cannot be seen".to_owned()
+        }
     }
 }
 

@@ -181,7 +181,7 @@ fn future_s(settings: &Settings, usage_s: f64, progress: Option<f64>) -> f64 {
 fn role(session: SessionKey, node: &Node) -> Role {
     match &node.waiting {
         None => Role::Root,
-        Some(_) if node.waits_in_line() && !node.in_cycle => Role::Queued,
+        Some(_) if node.is_only_in_line() && !node.in_cycle => Role::Queued,
         Some(waiting) => Role::Victim(waiting.blockers.first().copied().unwrap_or(session)),
     }
 }

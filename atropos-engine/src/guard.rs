@@ -7,7 +7,7 @@ use super::gain::{Role, Scored};
 use super::input::{Activity, BlockKind, Evidence, SessionKey, SessionState};
 use super::ledger::Ledger;
 use super::record::{Order, PassedOver, Task};
-use super::settings::{Class, Repeat, Rung, Settings, Tuning};
+use super::settings::{Class, Kind, Repeat, Rung, Settings, Tuning};
 
 /// A second of work is cheap to repeat: a queued request of a protected class that has done no more is still only queued.
 const QUEUED_WORK_NS: u64 = 1_000_000_000;
@@ -174,6 +174,7 @@ impl Guard {
         case.protected()
             .or_else(|| self.evidence(&case))
             .or_else(|| case.too_early())
+            .or_else(|| case.held_up())
             .or_else(|| case.usual())
             .or_else(|| case.under_way(session.is_some_and(|known| known.killed_ns.is_some())))
             .or_else(|| {
@@ -340,6 +341,15 @@ impl Case<'_> {
                 !ledger.holds_unusually_long((way.resource, way.instance), session, way.since_ns)
             });
         usual.then_some(PassedOver::LikeItsPeers)
+    }
+
+    /// A commit that waits for the disk, a request behind a latch of the server: it holds what others want, and cannot help it.
+    /// What waits for a device or a client of its own is at its own work.
+    fn held_up(&self) -> Option<PassedOver> {
+        let wait = self.ledger.waits.get(&self.candidate.session)?;
+        let resource = self.settings.resources.get(usize::from(wait.resource.0))?;
+        let unseen = self.ledger.is_blind(wait.resource) && resource.kind == Kind::Lock;
+        unseen.then_some(PassedOver::HeldUp)
     }
 
     /// Somebody has already asked the target to end it. An idle session takes no notice of a statement cancel.

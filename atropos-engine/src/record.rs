@@ -267,6 +267,8 @@ pub enum PassedOver {
     WeakEvidence,
     /// The agent has lost events.
     LostEvents,
+    /// It waits itself at this moment, for a lock whose holders cannot be seen: another may be to blame, or a disk.
+    HeldUp,
 }
 
 /// An order to end one task.

@@ -287,6 +287,43 @@ fn a_blind_resource_is_never_a_reason_to_cancel() {
 }
 
 #[test]
+fn whoever_stands_in_a_queue_is_a_victim_whatever_it_holds_elsewhere() {
+    let mut world = World::new(settings());
+    world.victims(100, 12, T, 80);
+    world.victims(200, 12, OTHER, 80);
+    world.run(3000);
+    // As writers of a few hot rows: one forgot its transaction, the next holds the second row and queues for the first.
+    sleeper(&mut world, 1, T);
+    world.begin(2, None, "update b");
+    world.lock(2, OTHER, EXCLUSIVE);
+    world.lock(2, T, EXCLUSIVE);
+    world.ends_after_grant(2, 20);
+    world.run(2500);
+    assert_eq!(world.verdict(2), Some(PassedOver::Victim { of: 1 }));
+    world.run(3000);
+    assert_eq!(world.targets(), [1]);
+}
+
+#[test]
+fn a_holder_that_waits_for_a_lock_whose_holders_are_not_seen_is_left_alone() {
+    let mut settings = settings();
+    let mut log = settings.resources[0].clone();
+    log.name = "log".to_owned();
+    settings.resources.push(log);
+    let mut world = World::new(settings);
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "commit");
+    world.lock(1, T, EXCLUSIVE);
+    // Until those before it have gone.
+    world.run(90);
+    world.waits_unseen(1);
+    world.run(400);
+    assert_eq!(world.targets(), [0_u64; 0]);
+    assert_eq!(world.verdict(1), Some(PassedOver::HeldUp));
+}
+
+#[test]
 fn incomplete_walks_and_inferred_waits_are_no_evidence() {
     for (complete, evidence) in [
         (false, Evidence::Walk),

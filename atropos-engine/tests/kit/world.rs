@@ -334,6 +334,30 @@ impl World {
         }];
     }
 
+    /// A lock behind the first resource: `key` waits for it, and nobody can tell who holds it. A view of one moment.
+    pub fn waits_unseen(&mut self, key: u64) {
+        let resource = ResourceId(LOCKS.0 + 1);
+        self.blind.push(Blind {
+            resource,
+            reason: "who waits is seen, who holds is not".to_owned(),
+        });
+        let at_ns = self.now_ns();
+        self.give(Input::Snapshot(Snapshot {
+            at_ns,
+            resource,
+            evidence: Evidence::Walk,
+            complete: true,
+            waits: vec![Wait {
+                waiter: SessionKey(key),
+                instance: InstanceKey(77),
+                mode: 0,
+                since_ns: at_ns,
+                blockers: Vec::new(),
+            }],
+            instances: Vec::new(),
+        }));
+    }
+
     pub fn lose(&mut self, count: u64) {
         let at_ns = self.now_ns();
         self.give(Input::Lost(Lost { at_ns, count }));

@@ -291,6 +291,7 @@ fn why_not(reason: &PassedOver) -> String {
         PassedOver::Ordinary => {
             "it is one of many alike in the queue: ending it would only reorder them".to_owned()
         }
+        PassedOver::HeldUp => "it waits itself, for a lock whose holders cannot be seen".to_owned(),
         PassedOver::LostEvents => "events were lost, so that the picture may be wrong".to_owned(),
     }
 }

@@ -247,7 +247,7 @@ fn a_probe_that_is_missing_is_answered_with_the_closest() {
         &MARKS.replace("atropos:progress", "atropos:progres"),
     );
     let reason = resolved.probes[4].place.as_ref().unwrap_err().join("; ");
-    let wanted = "no USDT note `atropos:progres` (12 others; closest: `atropos:progress`) in ";
+    let wanted = "no USDT note `atropos:progres` (13 others; closest: `atropos:progress`) in ";
     assert!(reason.starts_with(wanted), "{reason}");
     let resolved = resolve(
         program.pid(),

@@ -178,6 +178,7 @@ async fn one(
         wanted_per_s,
         event_count,
         cancel_count: 0,
+        reasons: Vec::new(),
         lost_count: 0,
         suspicions: 0,
         agent_cores: used_ns as f64 / wall_ns as f64,

@@ -38,6 +38,8 @@ pub(super) struct Soak {
     pub(super) event_count: u64,
     /// Commands that the agent sent.
     pub(super) cancel_count: usize,
+    /// What it gave as reasons.
+    pub(super) reasons: Vec<String>,
     /// Events that it lost.
     pub(super) lost_count: u64,
     /// How often it began to watch closely.
@@ -52,6 +54,11 @@ impl Soak {
     /// Takes over what the agent said.
     pub(super) fn heard(&mut self, seen: &Seen) {
         self.cancel_count = seen.commands.len();
+        let ordering = seen
+            .decisions
+            .iter()
+            .filter(|decision| !decision.orders.is_empty());
+        self.reasons = ordering.map(|decision| decision.summary.clone()).collect();
         self.lost_count = seen.lost;
         self.suspicions = seen.suspicions;
     }
@@ -74,8 +81,9 @@ impl Soak {
         let mut faults = Vec::new();
         if self.cancel_count > 0 {
             faults.push(format!(
-                "{} commands sent to a healthy server",
-                self.cancel_count
+                "{} commands sent to a healthy server: {}",
+                self.cancel_count,
+                self.reasons.join("; ")
             ));
         }
         if self.lost_count > 0 {
@@ -119,6 +127,7 @@ impl fmt::Display for Soak {
             suspicions,
             agent_cores,
             looks,
+            ..
         } = self;
         let last = looks.last();
         let show = |measure: fn(&Look) -> u64| last.map_or(0, measure);
@@ -157,6 +166,7 @@ mod tests {
             wanted_per_s: 100,
             event_count: 6000,
             cancel_count: 0,
+            reasons: Vec::new(),
             lost_count: 0,
             suspicions: 1,
             agent_cores: 0.004,

@@ -66,7 +66,8 @@ pub(crate) struct Decision {
     pub(crate) breach_ns: u64,
     /// What it ordered.
     pub(crate) orders: Vec<Order>,
-    summary: String,
+    /// Its reasons, for a person.
+    pub(crate) summary: String,
 }
 
 /// An order of a decision.
