@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::blame::Node;
+use super::blame::{InWay, Node};
 use super::gain::{Role, Scored};
 use super::input::{Activity, BlockKind, Evidence, SessionKey, SessionState};
 use super::ledger::Ledger;
@@ -17,6 +17,10 @@ const SLIP_WINDOWS: u64 = 4;
 
 const MINUTE_NS: u64 = 60_000_000_000;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
+
+/// For so long a request that runs what many run may hold what others want. 1 s: a disk's flush takes a tenth of that when
+/// it is busy; a second is a culprit in anybody's eyes. Less, and equal small writers are ended for a slow disk's sake.
+const ORDINARY_PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Work that was ended, so that it is not ended again.
 #[derive(Clone, Debug, PartialEq)]
@@ -336,11 +340,27 @@ impl Case<'_> {
             let many = ledger.familiar.is_ordinary(self.state, ledger.now_ns);
             return many.then_some(PassedOver::Ordinary);
         }
+        if self.is_ordinary_writer() {
+            return Some(PassedOver::Ordinary);
+        }
         let usual = self.candidate.role == Role::Root
             && holds.all(|way| {
                 !ledger.holds_unusually_long((way.resource, way.instance), session, way.since_ns)
             });
         usual.then_some(PassedOver::LikeItsPeers)
+    }
+
+    /// It runs what many run, and has been in the way by locks alone, for a moment: where a disk or a processor stands still,
+    /// each of many equal transactions holds its rows for that long.
+    fn is_ordinary_writer(&self) -> bool {
+        let now_ns = self.ledger.now_ns;
+        let is_lock = |way: &InWay| {
+            let resource = self.settings.resources.get(usize::from(way.resource.0));
+            resource.is_some_and(|resource| resource.kind == Kind::Lock)
+        };
+        now_ns.saturating_sub(self.candidate.in_way_since_ns) < ORDINARY_PATIENCE_NS
+            && self.node.in_way.iter().all(is_lock)
+            && self.ledger.familiar.is_ordinary(self.state, now_ns)
     }
 
     /// A commit that waits for the disk, a request behind a latch of the server: it holds what others want, and cannot help it.

@@ -324,6 +324,27 @@ fn a_holder_that_waits_for_a_lock_whose_holders_are_not_seen_is_left_alone() {
 }
 
 #[test]
+fn one_of_many_equal_writers_is_given_a_second_before_it_is_a_culprit() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    for key in 1..=4 {
+        world.begin(key, None, "update hot");
+        world.edit(key, |state| state.fingerprint = 5);
+        world.run(60);
+        if key < 4 {
+            world.end(key);
+        }
+    }
+    world.run(3000);
+    world.lock(4, T, EXCLUSIVE);
+    world.run(900);
+    assert_eq!(world.targets(), [0_u64; 0]);
+    assert_eq!(world.verdict(4), Some(PassedOver::Ordinary));
+    world.run(300);
+    assert_eq!(world.targets(), [4]);
+}
+
+#[test]
 fn incomplete_walks_and_inferred_waits_are_no_evidence() {
     for (complete, evidence) in [
         (false, Evidence::Walk),
