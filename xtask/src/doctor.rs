@@ -210,6 +210,12 @@ fn building() -> Vec<Check> {
             postgresql_is_there().then(|| "/usr/lib/postgresql".to_owned()),
             "cargo xtask setup, or install postgresql",
         ),
+        check(
+            Need::Test,
+            "sysbench",
+            find("sysbench").map(|file| file.display().to_string()),
+            "cargo xtask setup, or install sysbench",
+        ),
     ]
 }
 

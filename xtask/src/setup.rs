@@ -20,6 +20,8 @@ const BUILD_PACKAGES: [&str; 4] = ["g++", "zlib1g-dev", "libzstd-dev", "libxml2-
 const SERVER_PACKAGES: [&str; 2] = ["mariadb-server", "mariadb-client"];
 /// The other server that tests use.
 const POSTGRESQL_PACKAGES: [&str; 1] = ["postgresql"];
+/// The load of the soak with which the tests end, and of most benches.
+const LOAD_PACKAGES: [&str; 1] = ["sysbench"];
 /// The distribution's compiler with the source of `core`.
 const COMPILER_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
 /// Its clippy and rustfmt.
@@ -79,6 +81,11 @@ fn install_servers(apt: &Apt) {
         eprintln!(
             "setup: MariaDB cannot be had: {error:#}; its tests will not run, and the demo takes the sample server"
         );
+    }
+    if find("sysbench").is_none()
+        && let Err(error) = apt.install(&LOAD_PACKAGES)
+    {
+        eprintln!("setup: sysbench cannot be had: {error:#}; the soak will not run");
     }
     if !postgresql_is_there()
         && let Err(error) = apt.install(&POSTGRESQL_PACKAGES)
