@@ -205,8 +205,14 @@ fn programs() -> tempfile::TempDir {
 
 fn script(directory: &Path, text: &str) -> PathBuf {
     let path = directory.join("end-task");
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    // Written by another process: a test beside this one that starts a program at that moment would inherit our descriptor,
+    // and a file that is open for writing cannot be run.
+    let write = "printf '%s\\n' '#!/bin/sh' \"$1\" > \"$2\" && chmod 700 \"$2\"";
+    let written = std::process::Command::new("sh")
+        .args(["-c", write, "sh", text])
+        .arg(&path)
+        .status();
+    assert!(written.unwrap().success());
     path
 }
 

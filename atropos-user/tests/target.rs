@@ -37,7 +37,7 @@ fn exe_of(process: &Process) -> MappedFile {
 }
 
 fn copy_program(from: &str, to: &Path) -> PathBuf {
-    fs::copy(from, to).unwrap();
+    common::copy_program(Path::new(from), to);
     fs::set_permissions(to, fs::Permissions::from_mode(0o755)).unwrap();
     to.to_owned()
 }

@@ -45,6 +45,19 @@ pub fn compile(source: &str, to: &Path, flags: &[&str]) -> PathBuf {
     to.to_owned()
 }
 
+/// Copies a program, by another process: a test beside this one that starts a program at that moment would inherit our
+/// descriptor, and a file that is open for writing cannot be run.
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg("--").args([from, to]).status();
+    assert!(
+        done.unwrap().success(),
+        "cp {} {}",
+        from.display(),
+        to.display()
+    );
+}
+
 /// A started program that is killed and reaped when the test is over, however it ends.
 pub struct Started(pub Child);
 

@@ -33,7 +33,7 @@ impl Fixture {
         let program = compiled(&PROGRAM, "usdt");
         let number = COPIES.fetch_add(1, Ordering::Relaxed);
         let copy = program.with_extension(number.to_string());
-        std::fs::copy(program, &copy).expect("the fixture can be copied");
+        crate::common::copy_program(program, &copy);
         Self::run(copy)
     }
 

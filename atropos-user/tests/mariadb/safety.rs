@@ -234,7 +234,7 @@ async fn a_server_that_restarts_is_followed_when_it_was_named_by_its_program() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("mariadbd");
     drop(first);
-    std::fs::copy(crate::common::mariadb::program().unwrap(), &program).unwrap();
+    crate::common::copy_program(&crate::common::mariadb::program().unwrap(), &program);
     let Some(mut server) = MariaDb::start_program(&program, &[]) else {
         return;
     };

@@ -25,7 +25,7 @@ struct Stranger {
 fn stranger() -> Stranger {
     let folder = tempfile::tempdir().unwrap();
     let program: PathBuf = folder.path().join("key-value");
-    std::fs::copy(crate::program::program(), &program).unwrap();
+    crate::common::copy_program(crate::program::program(), &program);
     Stranger {
         server: Server::start(&program, &[]).unwrap(),
         _folder: folder,
