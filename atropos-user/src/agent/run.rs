@@ -25,9 +25,14 @@ use crate::engine::input::{Input, OrderReport, OrderResult};
 use crate::engine::record::{Effect, Level, Order};
 use crate::engine::settings::Settings;
 use crate::kernel::give_back_heap;
+use crate::target::EndWatch;
 
 /// The engine's tick.
 pub const TICK: Duration = Duration::from_millis(50);
+
+/// Between the moment at which nothing of a dying process can be read any more and its end: its memory is given back, which
+/// takes a while where there is much of it.
+const GOING: Duration = Duration::from_secs(2);
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +72,8 @@ pub async fn run(
     let feed = Feed::new(eyes(resolved)?, completed, resolved.never_seen());
     // What the server's symbols took, before the kernel's types take more.
     give_back_heap();
+    // Before anybody is told that the watch has begun: from then on an end is an end and no failure to attach.
+    let end = resolved.process.end().map_err(anyhow::Error::from)?;
     let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
     if resolved.preset.calibrate {
         probes.calibrate();
@@ -88,7 +95,11 @@ pub async fn run(
         teller,
         levels: Levels::default(),
     };
-    Ok(watch.until_end(stop, closely).await?)
+    match watch.until_end(&end, stop, closely).await {
+        // Where the process is going, nothing can be attached or read any more.
+        Err(_) if end.is_over_within(GOING) => Ok(End::TargetGone),
+        done => Ok(done?),
+    }
 }
 
 /// What the process is seen with.
@@ -139,8 +150,12 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_end(&mut self, mut stop: StopSignals, mut closely: Signal) -> Result<End> {
-        let end = self.resolved.process.end()?;
+    async fn until_end(
+        &mut self,
+        end: &EndWatch,
+        mut stop: StopSignals,
+        mut closely: Signal,
+    ) -> Result<End> {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

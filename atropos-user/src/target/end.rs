@@ -1,6 +1,7 @@
 //! Whether a process has ended, asked so often that it must cost next to nothing.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -32,9 +33,15 @@ impl Process {
 impl EndWatch {
     /// Whether the process has ended, with all of its threads.
     pub fn is_over(&self) -> bool {
+        self.is_over_within(Duration::ZERO)
+    }
+
+    /// Whether it ends within this time. Waits for it.
+    pub fn is_over_within(&self, limit: Duration) -> bool {
         let mut end = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
         // A poll that fails says nothing about the process.
-        poll(&mut end, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        poll(&mut end, limit).is_ok_and(|ready| ready > 0)
     }
 }
 
@@ -53,6 +60,7 @@ mod tests {
         let mut told = [PollFd::new(end.0.as_fd(), PollFlags::POLLIN)];
         poll(&mut told, PollTimeout::from(10_000_u16)).unwrap();
         assert!(end.is_over(), "a zombie is over");
+        assert!(end.is_over_within(Duration::from_secs(1)));
         child.wait().unwrap();
         assert!(end.is_over());
     }
