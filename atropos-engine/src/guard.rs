@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::blame::{InWay, Node};
+use super::blame::Node;
 use super::gain::{Role, Scored};
-use super::input::{Activity, BlockKind, Evidence, SessionKey, SessionState};
+use super::input::{Activity, BlockKind, Evidence, ResourceId, SessionKey, SessionState};
 use super::ledger::Ledger;
 use super::record::{Order, PassedOver, Task};
 use super::settings::{Class, Kind, Repeat, Rung, Settings, Tuning};
@@ -295,17 +295,7 @@ impl Case<'_> {
     fn is_only_queued(&self) -> bool {
         let session = self.candidate.session;
         let worked_ns = self.ledger.worked_ns(session);
-        let (candidate, node) = (self.candidate, self.node);
-        let upgrade = |way: &super::blame::InWay| {
-            node.waiting
-                .as_ref()
-                .is_some_and(|w| (w.resource, w.instance) == (way.resource, way.instance))
-        };
-        candidate.role == Role::Queued
-            && node
-                .in_way
-                .iter()
-                .all(|way| way.kind == BlockKind::Queued || upgrade(way))
+        self.candidate.role == Role::Queued
             && (worked_ns <= QUEUED_WORK_NS || worked_ns <= self.ledger.waited_ns(session))
     }
 
@@ -354,12 +344,12 @@ impl Case<'_> {
     /// each of many equal transactions holds its rows for that long.
     fn is_ordinary_writer(&self) -> bool {
         let now_ns = self.ledger.now_ns;
-        let is_lock = |way: &InWay| {
-            let resource = self.settings.resources.get(usize::from(way.resource.0));
-            resource.is_some_and(|resource| resource.kind == Kind::Lock)
-        };
         now_ns.saturating_sub(self.candidate.in_way_since_ns) < ORDINARY_PATIENCE_NS
-            && self.node.in_way.iter().all(is_lock)
+            && self
+                .node
+                .in_way
+                .iter()
+                .all(|way| self.is_lock(way.resource))
             && self.ledger.familiar.is_ordinary(self.state, now_ns)
     }
 
@@ -367,9 +357,13 @@ impl Case<'_> {
     /// What waits for a device or a client of its own is at its own work.
     fn held_up(&self) -> Option<PassedOver> {
         let wait = self.ledger.waits.get(&self.candidate.session)?;
-        let resource = self.settings.resources.get(usize::from(wait.resource.0))?;
-        let unseen = self.ledger.is_blind(wait.resource) && resource.kind == Kind::Lock;
+        let unseen = self.ledger.is_blind(wait.resource) && self.is_lock(wait.resource);
         unseen.then_some(PassedOver::HeldUp)
+    }
+
+    fn is_lock(&self, resource: ResourceId) -> bool {
+        let resource = self.settings.resources.get(usize::from(resource.0));
+        resource.is_some_and(|resource| resource.kind == Kind::Lock)
     }
 
     /// Somebody has already asked the target to end it. An idle session takes no notice of a statement cancel.
