@@ -69,7 +69,7 @@ type Site = extern "C" fn(u64);
 /// When the kernel half cannot be loaded or attached once more, or the processor is none that probes are known for.
 #[cfg(target_arch = "x86_64")]
 pub fn calibrate(cpu_ns: fn() -> u64) -> Result<Costs> {
-    let (mut kernel, _ring, _counters) = Kernel::load()?;
+    let mut kernel = Kernel::load_site()?;
     let all = Scope {
         flags: 0,
         reserved: 0,

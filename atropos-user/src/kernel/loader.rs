@@ -54,6 +54,15 @@ impl Kernel {
         apart(Self::load_here)
     }
 
+    /// Loads the site program and the maps alone. Exits are not followed, for which the kernel's types would be read once more:
+    /// for a look at ourselves that is over in a moment.
+    pub(super) fn load_site() -> Result<Self> {
+        apart(|| {
+            let (kernel, ..) = Self::open(EbpfLoader::new().btf(None))?;
+            Ok(kernel)
+        })
+    }
+
     fn load_here() -> Result<(Self, Ring, Counters)> {
         let mut loader = EbpfLoader::new();
         // The loader begins with a copy of its own of the kernel's types, some 25 MB: let it go before ours is read.
@@ -61,10 +70,18 @@ impl Kernel {
         let btf = Btf::from_sys_fs().context(
             "cannot read the kernel's type information from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF is needed",
         )?;
-        let mut ebpf = loader
-            .btf(Some(&btf))
-            .load(OBJECT)
-            .context("cannot load the kernel half")?;
+        let (mut kernel, ring, counters) = Self::open(loader.btf(Some(&btf)))?;
+        let exit: &mut BtfTracePoint = kernel.program("task_exit")?;
+        exit.load("sched_process_exit", &btf)
+            .map_err(|e| refused("task_exit", &e))?;
+        exit.attach()
+            .context("cannot attach to the tracepoint sched_process_exit")?;
+        Ok((kernel, ring, counters))
+    }
+
+    /// Makes the maps and loads the site program.
+    fn open(loader: &mut EbpfLoader<'_>) -> Result<(Self, Ring, Counters)> {
+        let mut ebpf = loader.load(OBJECT).context("cannot load the kernel half")?;
         #[cfg(feature = "bpf-log")]
         super::log::start(&mut ebpf)?;
         let multi = MultiProgram::load(OBJECT, &ebpf).ok().map(Arc::new);
@@ -90,11 +107,6 @@ impl Kernel {
             .site_program()?
             .load()
             .map_err(|e| refused("site", &e))?;
-        let exit: &mut BtfTracePoint = kernel.program("task_exit")?;
-        exit.load("sched_process_exit", &btf)
-            .map_err(|e| refused("task_exit", &e))?;
-        exit.attach()
-            .context("cannot attach to the tracepoint sched_process_exit")?;
         Ok((kernel, ring, counters))
     }
 
@@ -260,26 +272,12 @@ impl Kernel {
         if gone.is_empty() {
             return;
         }
-        let sessions: Vec<_> = self
-            .sessions
-            .iter()
-            .filter_map(Result::ok)
-            .filter(|(key, value)| gone.contains(&(key.pid, value.tid)))
-            .map(|(key, _)| key)
-            .collect();
-        for key in sessions {
-            let _ = self.sessions.remove(&key);
+        for (key, value) in self.sessions() {
+            if gone.contains(&(key.pid, value.tid)) {
+                let _ = self.sessions.remove(&key);
+            }
         }
-        let open: Vec<_> = self
-            .open
-            .iter()
-            .filter_map(Result::ok)
-            .filter(|(key, value)| gone.contains(&(key.pid, value.tid)))
-            .map(|(key, _)| key)
-            .collect();
-        for key in open {
-            let _ = self.open.remove(&key);
-        }
+        self.close_open(|(key, value)| gone.contains(&(key.pid, value.tid)));
     }
 
     /// Closes waits and holds of which it turned out that they have ended. One that ends and begins again in between is lost: its
