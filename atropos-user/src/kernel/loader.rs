@@ -54,8 +54,8 @@ impl Kernel {
         apart(Self::load_here)
     }
 
-    /// Loads the site program and the maps alone. Exits are not followed, for which the kernel's types would be read once more:
-    /// for a look at ourselves that is over in a moment.
+    /// Loads the site program and the maps alone, for a look at ourselves that is over in a moment: exits are not followed, for
+    /// which the kernel's types would be needed. (The loader reads a copy of its own all the same.)
     pub(super) fn load_site() -> Result<Self> {
         apart(|| {
             let (kernel, ..) = Self::open(EbpfLoader::new().btf(None))?;
