@@ -75,9 +75,7 @@ pub async fn run(
     // Before anybody is told that the watch has begun: from then on an end is an end and no failure to attach.
     let end = resolved.process.end().map_err(anyhow::Error::from)?;
     let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
-    if resolved.preset.calibrate {
-        probes.calibrate();
-    }
+    probes.calibrate();
     if let Some(desk) = probes.desk(resolved).map_err(RunError::Attach)? {
         carrier.equip(Box::new(desk));
     }

@@ -1,7 +1,7 @@
 //! What a probe costs on this machine: a thread of our own passes a site over and over, without a probe and with one.
 //!
-//! A kernel half of its own is loaded for it, so that nothing of this shows in the maps and the ring of the one that watches
-//! the target; it is gone with the last link. The time is the passing thread's CPU time, which other load does not touch.
+//! It has a kernel half of its own, which goes when it is done. The time is the passing thread's CPU time, which other load does
+//! not touch.
 
 use std::fs;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use atropos_common::op::Op;
 use atropos_common::scope::Scope;
 use atropos_common::site::{ArgSpec, Base, Cond, SiteSpec};
 
-use super::loader::Kernel;
+use super::loader::{Kernel, Spare};
 use super::site::SiteAt;
 use crate::governor::Costs;
 
@@ -66,10 +66,9 @@ type Site = extern "C" fn(u64);
 /// Measures. `cpu_ns` is the CPU time of the calling thread.
 ///
 /// # Errors
-/// When the kernel half cannot be loaded or attached once more, or the processor is none that probes are known for.
+/// When the kernel half cannot be attached, or the processor is none that probes are known for.
 #[cfg(target_arch = "x86_64")]
-pub fn calibrate(cpu_ns: fn() -> u64) -> Result<Costs> {
-    let mut kernel = Kernel::load_site()?;
+pub fn calibrate(Spare(mut kernel): Spare, cpu_ns: fn() -> u64) -> Result<Costs> {
     let all = Scope {
         flags: 0,
         reserved: 0,
@@ -96,7 +95,7 @@ pub fn calibrate(cpu_ns: fn() -> u64) -> Result<Costs> {
 /// # Errors
 /// Always: sites of other processors are not known.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn calibrate(_cpu_ns: fn() -> u64) -> Result<Costs> {
+pub fn calibrate(_: Spare, _cpu_ns: fn() -> u64) -> Result<Costs> {
     bail!("what a probe costs can be measured on x86-64 only")
 }
 

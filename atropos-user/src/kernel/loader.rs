@@ -36,6 +36,10 @@ pub struct Kernel {
     open: HashMap<MapData, OpenKey, OpenValue>,
 }
 
+/// A kernel half that watches nobody: its site program and its maps, so that nothing of a calibration shows in those of the
+/// one that watches the target.
+pub struct Spare(pub(super) Kernel);
+
 /// Size of one program as the verifier counted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramStat {
@@ -51,32 +55,39 @@ impl Kernel {
     /// # Errors
     /// When the kernel refuses a program or a map; the message carries the end of the verifier's log.
     pub fn load() -> Result<(Self, Ring, Counters)> {
-        apart(Self::load_here)
+        let (loaded, _) = apart(|| Self::load_here(false))?;
+        Ok(loaded)
     }
 
-    /// Loads the site program and the maps alone, for a look at ourselves that is over in a moment: exits are not followed, for
-    /// which the kernel's types would be needed. (The loader reads a copy of its own all the same.)
-    pub(super) fn load_site() -> Result<Self> {
-        apart(|| {
-            let (kernel, ..) = Self::open(EbpfLoader::new().btf(None))?;
-            Ok(kernel)
-        })
+    /// Loads as [`Self::load`] does, and a second kernel half on which to calibrate: the loader reads the kernel's types,
+    /// some 25 MB, once for both.
+    ///
+    /// # Errors
+    /// As [`Self::load`]. What speaks against the second one is no error yet.
+    pub fn load_with_spare() -> Result<((Self, Ring, Counters), Result<Spare>)> {
+        let (loaded, spare) = apart(|| Self::load_here(true))?;
+        Ok((
+            loaded,
+            spare.context("no second kernel half was loaded").flatten(),
+        ))
     }
 
-    fn load_here() -> Result<(Self, Ring, Counters)> {
+    fn load_here(with_spare: bool) -> Result<((Self, Ring, Counters), Option<Result<Spare>>)> {
         let mut loader = EbpfLoader::new();
         // The loader begins with a copy of its own of the kernel's types, some 25 MB: let it go before ours is read.
         loader.btf(None);
         let btf = Btf::from_sys_fs().context(
             "cannot read the kernel's type information from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF is needed",
         )?;
-        let (mut kernel, ring, counters) = Self::open(loader.btf(Some(&btf)))?;
+        let loader = loader.btf(Some(&btf));
+        let (mut kernel, ring, counters) = Self::open(loader)?;
         let exit: &mut BtfTracePoint = kernel.program("task_exit")?;
         exit.load("sched_process_exit", &btf)
             .map_err(|e| refused("task_exit", &e))?;
         exit.attach()
             .context("cannot attach to the tracepoint sched_process_exit")?;
-        Ok((kernel, ring, counters))
+        let spare = with_spare.then(|| Self::open(loader).map(|(kernel, ..)| Spare(kernel)));
+        Ok(((kernel, ring, counters), spare))
     }
 
     /// Makes the maps and loads the site program.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use atropos::agent::clock;
-use atropos::kernel::{SiteAt, calibrate};
+use atropos::kernel::{Kernel, SiteAt, calibrate};
 use atropos_common::op::Op;
 
 use super::{Bench, spec};
@@ -14,8 +14,11 @@ const SITES: usize = 40;
 
 #[test]
 fn what_a_passing_costs_is_measured_and_a_single_stepped_one_costs_most() {
+    let (_, spare) = Kernel::load_with_spare().unwrap_or_else(|e| panic!("{e:#}"));
     let begun = Instant::now();
-    let costs = calibrate(clock::thread_cpu_ns).unwrap_or_else(|e| panic!("{e:#}"));
+    let costs = spare
+        .and_then(|spare| calibrate(spare, clock::thread_cpu_ns))
+        .unwrap_or_else(|e| panic!("{e:#}"));
     println!("{costs:?}, in {:?}", begun.elapsed());
     assert!(costs.calibrated);
     assert!(

@@ -135,15 +135,12 @@ async fn the_workers_of_a_logical_subscription_are_protected() {
     let Some(server) = server().await else { return };
     let resolved = resolve(server.pid, preset());
     let (admin, _) = server.connect().await;
-    let connection = format!(
-        "host={} port={} user=postgres dbname=postgres",
-        server.socket.parent().unwrap().display(),
-        server.port
-    );
+    // A publisher that takes connections and never answers: the worker stays until the test ends.
+    let publisher = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let subscribe = format!(
-        "create subscription mine connection '{connection}' publication theirs with (connect = false, slot_name = none, enabled = false)"
+        "create subscription mine connection 'host=127.0.0.1 port={} user=postgres dbname=postgres' publication theirs with (connect = false, slot_name = none, enabled = false)",
+        publisher.local_addr().unwrap().port()
     );
-    // The worker finds no slot, and the launcher starts it again and again.
     for statement in [
         subscribe.as_str(),
         "alter subscription mine set (slot_name = 'nobody')",
@@ -151,17 +148,12 @@ async fn the_workers_of_a_logical_subscription_are_protected() {
     ] {
         admin.batch_execute(statement).await.unwrap();
     }
-    let worker = (0..2000).find_map(|_| {
-        let seen = seen(&resolved);
-        let workers = seen
-            .into_values()
-            .filter(|(called, _)| called == "background worker");
-        // Beside the launcher.
-        let workers: Vec<_> = workers.collect();
-        std::thread::sleep(Duration::from_millis(5));
-        (workers.len() > 1).then_some(workers)
-    });
-    let workers = worker.expect("a worker beside the launcher");
+    shows(&admin, "logical replication worker").await;
+    let workers = seen(&resolved)
+        .into_values()
+        .filter(|(called, _)| called == "background worker");
+    let workers: Vec<_> = workers.collect();
+    assert_eq!(workers.len(), 2, "the worker beside the launcher");
     assert!(workers.iter().all(|(_, protected)| *protected));
 }
 

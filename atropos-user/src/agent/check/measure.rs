@@ -11,7 +11,6 @@ use crate::agent::probes::Probes;
 use crate::agent::resolve::Resolved;
 use crate::agent::run::TICK;
 use crate::engine::record::Level;
-use crate::kernel::calibrate;
 
 impl Report {
     /// Attaches everything for so long and notes what fired.
@@ -19,13 +18,8 @@ impl Report {
     /// # Errors
     /// When the kernel half cannot be loaded, attached or read.
     pub fn measure(&mut self, resolved: &Resolved, time: Duration) -> Result<()> {
-        // Where it cannot be measured, the usual costs are shown as such.
-        let calibrate = || calibrate(clock::thread_cpu_ns).ok();
-        let costs = resolved.preset.calibrate.then(calibrate).flatten();
         let mut probes = Probes::attach(resolved, clock::monotonic_ns())?;
-        if let Some(costs) = costs {
-            probes.set_costs(costs);
-        }
+        probes.calibrate();
         probes.set_level(Level::Suspect, clock::monotonic_ns())?;
         probes.wait()?;
         let until_ns = clock::monotonic_ns() + u64::try_from(time.as_nanos())?;

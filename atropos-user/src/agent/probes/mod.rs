@@ -27,7 +27,7 @@ use crate::engine::input::{Blind, ResourceId};
 use crate::engine::record::Level;
 use crate::governor::{Change, Costs, Governor, Reading};
 use crate::kernel::{
-    Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, calibrate, give_back_heap,
+    Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, Spare, calibrate, give_back_heap,
 };
 use cpu::CpuMeter;
 use fitted::Fitted;
@@ -67,6 +67,7 @@ pub struct Probes {
     units: Vec<Fitted>,
     governor: Governor,
     costs: Costs,
+    spare: Option<Result<Spare>>,
     calibration: Option<Receiver<Result<Costs, String>>>,
     cpu: CpuMeter,
     hits_before: Box<Hits>,
@@ -95,7 +96,12 @@ impl Probes {
                 resolved.process.pid()
             );
         }
-        let (mut kernel, ring, counters) = Kernel::load()?;
+        let ((mut kernel, ring, counters), spare) = if resolved.preset.calibrate {
+            let (loaded, spare) = Kernel::load_with_spare()?;
+            (loaded, Some(spare))
+        } else {
+            (Kernel::load()?, None)
+        };
         watch(&mut kernel, resolved)?;
         let preset = &resolved.preset;
         let units = planned.iter().map(|planned| planned.unit.clone()).collect();
@@ -108,6 +114,7 @@ impl Probes {
             units: fitted.collect(),
             governor: Governor::new(preset.budget, units, now_ns),
             costs: Costs::default(),
+            spare,
             calibration: None,
             cpu: CpuMeter::new(&resolved.process, preset.matching.forks),
             hits_before: Box::new([0; MAX_SITES as usize]),
@@ -133,12 +140,17 @@ impl Probes {
         Ok(probes)
     }
 
-    /// Measures in the background what a passing costs on this machine; until then, and where it cannot be measured,
-    /// numbers of another one stand in.
+    /// Measures in the background what a passing costs on this machine, if the preset wants that; until then, and where it
+    /// cannot be measured, numbers of another one stand in.
     pub fn calibrate(&mut self) {
+        let Some(spare) = self.spare.take() else {
+            return;
+        };
         let (send, receive) = channel();
         std::thread::spawn(move || {
-            let measured = calibrate(clock::thread_cpu_ns).map_err(|error| format!("{error:#}"));
+            let measured = spare
+                .and_then(|spare| calibrate(spare, clock::thread_cpu_ns))
+                .map_err(|error| format!("{error:#}"));
             // Nobody waits for it any more if the run is over.
             let _ = send.send(measured);
             give_back_heap();
@@ -149,11 +161,6 @@ impl Probes {
     /// What a passing costs, as far as it is known.
     pub fn costs(&self) -> &Costs {
         &self.costs
-    }
-
-    /// Uses these costs from here on.
-    pub fn set_costs(&mut self, costs: Costs) {
-        self.costs = costs;
     }
 
     /// Changes the level. The fuller set is on its way when this returns; [`Self::harvest`] sees it through.
