@@ -7,6 +7,7 @@
 
 pub mod histogram;
 pub mod limits;
+pub mod namespace;
 pub mod op;
 pub mod order;
 pub mod record;

@@ -1,5 +1,6 @@
 //! The shared types may be copied to and from kernel maps byte by byte.
 
+use crate::namespace::PidNamespace;
 use crate::order::{OrderKey, OrderValue};
 use crate::record::{OpenKey, OpenValue, SessionKey, SessionValue, Totals};
 use crate::scope::Scope;
@@ -24,6 +25,7 @@ pod!(
     SessionValue,
     Totals,
     Scope,
+    PidNamespace,
     OrderKey,
     OrderValue,
     WakeKey,

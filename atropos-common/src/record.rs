@@ -14,9 +14,9 @@ pub struct EventRecord {
     pub value: u64,
     /// Generation of the session's request at this moment, 0 if the kernel half has seen none.
     pub generation: u32,
-    /// Process id (thread group id).
+    /// Process id (thread group id), as the kernel counts.
     pub pid: u32,
-    /// Thread id.
+    /// Thread id, as the target counts (see [`crate::namespace`]).
     pub tid: u32,
     /// Site that made the record.
     pub site: u16,

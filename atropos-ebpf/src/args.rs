@@ -3,21 +3,32 @@
 use atropos_common::limits::MAX_STEPS;
 use atropos_common::site::{ArgSpec, Base};
 use aya_ebpf::EbpfContext as _;
-use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
 
 /// The values of a site's expressions, and whether every page they read was in memory.
 pub(crate) struct Arguments<'a> {
     ctx: &'a ProbeContext,
+    /// Process id (high half) and thread id, as the target counts them; 0 if unknown.
+    ids: u64,
     /// Every value so far is what the target has.
     pub(crate) known: bool,
 }
 
 impl<'a> Arguments<'a> {
     #[inline(always)]
-    pub(crate) fn of(ctx: &'a ProbeContext) -> Self {
-        Self { ctx, known: true }
+    pub(crate) fn of(ctx: &'a ProbeContext, ids: u64) -> Self {
+        Self {
+            ctx,
+            ids,
+            known: ids != 0,
+        }
+    }
+
+    /// The current thread, as the target counts them.
+    #[inline(always)]
+    pub(crate) fn tid(&self) -> u32 {
+        self.ids as u32
     }
 
     /// The value of an expression; 0, and `known` becomes false, if it reads a page that is not in memory.
@@ -26,7 +37,7 @@ impl<'a> Arguments<'a> {
     /// compiler moves around.
     #[inline(always)]
     pub(crate) fn eval(&mut self, spec: &ArgSpec) -> u64 {
-        let mut value = base(self.ctx, spec.base);
+        let mut value = base(self.ctx, self.ids, spec.base);
         for step in 0..MAX_STEPS {
             if step >= spec.steps as usize {
                 break;
@@ -76,7 +87,7 @@ fn narrow(value: u64, size: u8) -> u64 {
 
 /// Where an expression starts.
 #[inline(always)]
-fn base(ctx: &ProbeContext, base: u8) -> u64 {
+fn base(ctx: &ProbeContext, ids: u64, base: u8) -> u64 {
     // SAFETY: the kernel passes a valid `pt_regs` to every uprobe program.
     let regs = unsafe { &*ctx.regs };
     match base {
@@ -97,8 +108,8 @@ fn base(ctx: &ProbeContext, base: u8) -> u64 {
         b if b == Base::R14 as u8 => regs.r14,
         b if b == Base::R15 as u8 => regs.r15,
         b if b == Base::Site as u8 => regs.rip,
-        b if b == Base::Tid as u8 => bpf_get_current_pid_tgid() & 0xffff_ffff,
-        b if b == Base::Pid as u8 => bpf_get_current_pid_tgid() >> 32,
+        b if b == Base::Tid as u8 => ids & 0xffff_ffff,
+        b if b == Base::Pid as u8 => ids >> 32,
         _ => 0,
     }
 }

@@ -27,6 +27,7 @@
 mod args;
 mod counters;
 mod maps;
+mod numbers;
 mod ops;
 mod orders;
 mod tasks;

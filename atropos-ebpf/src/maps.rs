@@ -5,6 +5,7 @@ use atropos_common::limits::{
     Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, MAX_WAKES, RING_BYTES,
     TOTAL_SLOTS,
 };
+use atropos_common::namespace::PidNamespace;
 use atropos_common::order::{OrderKey, OrderValue};
 use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals};
 use atropos_common::scope::Scope;
@@ -21,6 +22,10 @@ pub(crate) static SITES: Array<SiteSpec, { MAX_SITES as usize }> = Array::new();
 /// Processes that count.
 #[btf_map]
 pub(crate) static SCOPE: HashMap<u32, Scope, { MAX_PROCESSES as usize }> = HashMap::new();
+
+/// How the target counts its processes and threads. Written by the agent before the first site is attached.
+#[btf_map]
+pub(crate) static NAMESPACE: Array<PidNamespace, 1> = Array::new();
 
 /// The request in progress of each session.
 #[btf_map]

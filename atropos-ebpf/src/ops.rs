@@ -10,8 +10,8 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::ProbeContext;
 
 use crate::args::{Arguments, cookie};
-use crate::counters;
 use crate::maps::{EVENTS, NO_WAKEUP, OPEN, SAMPLE, SCOPE, SESSIONS, SITES};
+use crate::{counters, numbers};
 
 /// One passing of a site, with its arguments evaluated.
 struct Pass {
@@ -28,7 +28,7 @@ struct Pass {
 #[inline(always)]
 pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let (pid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
+    let pid = (pid_tgid >> 32) as u32;
     SCOPE.get_ptr(pid)?;
     let site = cookie(ctx) as u32;
     let spec = SITES.get(site)?;
@@ -36,7 +36,8 @@ pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
         return None;
     }
     counters::hit(site);
-    let mut arguments = Arguments::of(ctx);
+    let ids = numbers::in_target(pid_tgid);
+    let mut arguments = Arguments::of(ctx, ids);
     if !guard_holds(&mut arguments, spec) {
         return None;
     }
@@ -47,7 +48,7 @@ pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
         instance: arguments.eval(&spec.instance),
         value: arguments.eval(&spec.value),
         pid,
-        tid,
+        tid: ids as u32,
         resource: spec.resource,
     };
     let mut generation = 0;

@@ -12,14 +12,15 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_send_sig
 use aya_ebpf::programs::ProbeContext;
 
 use crate::args::{Arguments, cookie};
-use crate::counters;
 use crate::maps::{EVENTS, NO_WAKEUP, ORDERS, SITES};
 use crate::ops::guard_holds;
+use crate::{counters, numbers};
 
 /// A place of orders was passed: carries out the one that waits for this thread, if there is one and its time is not over.
 #[inline(always)]
 pub(crate) fn find(ctx: &ProbeContext) -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
+    // Orders go by what the kernel counts.
     let key = OrderKey {
         pid: (pid_tgid >> 32) as u32,
         tid: pid_tgid as u32,
@@ -35,7 +36,7 @@ pub(crate) fn find(ctx: &ProbeContext) -> Option<()> {
     let site = cookie(ctx) as u32;
     let spec = SITES.get(site)?;
     counters::hit(site);
-    let mut arguments = Arguments::of(ctx);
+    let mut arguments = Arguments::of(ctx, numbers::in_target(pid_tgid));
     let at_work = guard_holds(&mut arguments, spec);
     let request = arguments.eval(&spec.value);
     if !arguments.known {
@@ -45,7 +46,7 @@ pub(crate) fn find(ctx: &ProbeContext) -> Option<()> {
     order.found_ns = now_ns;
     order.found_request = if at_work { request } else { 0 };
     order.state = if order.found_request == order.request {
-        signal(ctx, order, spec, site, key)
+        signal(&mut arguments, order, spec, site, key.pid)
     } else {
         OrderState::Missed
     } as u32;
@@ -55,17 +56,17 @@ pub(crate) fn find(ctx: &ProbeContext) -> Option<()> {
 /// Signals the current thread, and tells of it.
 #[inline(always)]
 fn signal(
-    ctx: &ProbeContext,
+    arguments: &mut Arguments<'_>,
     order: &OrderValue,
     spec: &SiteSpec,
     site: u32,
-    key: OrderKey,
+    pid: u32,
 ) -> OrderState {
     // SAFETY: the helper checks the number of the signal itself.
     if unsafe { bpf_send_signal_thread(order.signal) } != 0 {
         return OrderState::Refused;
     }
-    let session = Arguments::of(ctx).eval(&spec.session);
+    let session = arguments.eval(&spec.session);
     let Some(mut entry) = EVENTS.reserve(0) else {
         counters::lost(Loss::Ring);
         return OrderState::Delivered;
@@ -76,8 +77,8 @@ fn signal(
         instance: 0,
         value: order.request,
         generation: 0,
-        pid: key.pid,
-        tid: key.tid,
+        pid,
+        tid: arguments.tid(),
         site: site as u16,
         resource: u16::MAX,
         op: Op::Killed as u8,

@@ -8,8 +8,8 @@ use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::TracePointContext;
 
-use crate::counters;
 use crate::maps::{EVENTS, NO_WAKEUP, SCOPE, SESSIONS};
+use crate::{counters, numbers};
 
 /// Offset of `pid` in the record of `task:task_newtask` (its format file says so; it follows the 8-byte common header).
 const NEWTASK_PID: usize = 8;
@@ -22,9 +22,10 @@ const CLONE_THREAD: u64 = 0x0001_0000;
 #[inline(always)]
 pub(crate) fn exit() -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let (pid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
+    let pid = (pid_tgid >> 32) as u32;
     SCOPE.get_ptr(pid)?;
-    let leader = pid == tid;
+    let leader = pid == pid_tgid as u32;
+    let tid = numbers::in_target(pid_tgid) as u32;
     // A session that is a thread or a process ends with it; one that is an object ends by its own probe.
     let _ = SESSIONS.remove(&SessionKey {
         session: u64::from(tid),

@@ -72,14 +72,15 @@ impl Desk for Prepared {
 
 /// The exact way of rung 0 by SIGINT for sessions that are processes, and what is done at its desk.
 fn exact(found: Found, opens: Result<(), String>) -> (Exact, Arc<Mutex<Vec<Act>>>) {
-    let mut exact = Exact::new(ExactSettings {
+    let settings = ExactSettings {
         pid: 1,
         forks: true,
         signals: vec![Some(Signal::SIGINT), None],
         within: Duration::from_millis(20),
         nudge: None,
         clock: clock_ns,
-    });
+    };
+    let mut exact = Exact::new(settings, Box::new(Some));
     let acts = Arc::<Mutex<Vec<Act>>>::default();
     exact.equip(Box::new(Prepared {
         acts: Arc::clone(&acts),

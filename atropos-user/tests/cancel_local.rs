@@ -129,7 +129,13 @@ fn initiator(sleeper: &Sleeper, target: SignalTarget, start: Option<u64>) -> Pro
         SignalRung::parse("INT").unwrap(),
         SignalRung::parse("sigterm").unwrap(),
     ];
-    ProcessSignal::new(sleeper.0.id(), target, rungs, Box::new(move |_| start))
+    ProcessSignal::new(
+        sleeper.0.id(),
+        target,
+        rungs,
+        Box::new(Some),
+        Box::new(move |_| start),
+    )
 }
 
 #[tokio::test]

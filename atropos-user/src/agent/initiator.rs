@@ -7,13 +7,13 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::clock;
 use super::resolve::Resolved;
-use crate::cancel::signal::{Proof, start_ticks};
+use crate::cancel::signal::{Ours, Proof, start_ticks};
 use crate::cancel::{
     AnyInitiator, Credentials, Endpoint, Exact, ExactSettings, Exec, ExecRung, Mysql, MysqlCommand,
     MysqlSettings, PgCommand, PgEndpoint, Postgres, PostgresSettings, ProcessSignal, SignalRung,
     SignalTarget,
 };
-use crate::config::{Cancel, Command, Initiator, Preset};
+use crate::config::{Cancel, Command, Initiator};
 use crate::engine::input::Activity;
 use crate::engine::record::Task;
 use crate::target::{Process, ProcessMemory};
@@ -78,19 +78,27 @@ pub fn build(resolved: &Resolved, control: &ControlOptions) -> Result<AnyInitiat
 pub fn exact(resolved: &Resolved) -> Option<Exact> {
     let cancel = resolved.preset.cancel.as_ref()?;
     let exact = cancel.exact.as_ref()?;
-    Some(Exact::new(ExactSettings {
+    let settings = ExactSettings {
         pid: resolved.process.pid(),
         forks: resolved.preset.matching.forks,
         signals: cancel.rungs.iter().map(|rung| rung.exact).collect(),
         within: exact.within,
         nudge: exact.nudge,
         clock: clock::monotonic_ns,
-    }))
+    };
+    Some(Exact::new(settings, ours(resolved)))
+}
+
+/// How the target's numbers of threads and processes become ours.
+fn ours(resolved: &Resolved) -> Ours {
+    let process = resolved.process.clone();
+    Box::new(move |in_target| process.ours(in_target))
 }
 
 /// The command that a person would type to end the task by this rung.
-pub fn describe(preset: &Preset, rung: usize, task: &Task) -> String {
-    match preset
+pub fn describe(resolved: &Resolved, rung: usize, task: &Task) -> String {
+    match resolved
+        .preset
         .cancel
         .as_ref()
         .and_then(|cancel| cancel.rungs.get(rung))
@@ -102,15 +110,16 @@ pub fn describe(preset: &Preset, rung: usize, task: &Task) -> String {
         Some(Command::PgCancel) => PgCommand::Cancel.text(task),
         Some(Command::PgTerminate) => PgCommand::Terminate.text(task),
         Some(Command::Signal { signal, to_thread }) => {
-            let number = if *to_thread {
-                u64::from(task.thread)
+            let in_target = if *to_thread {
+                Some(task.thread)
             } else {
-                task.id
+                u32::try_from(task.id).ok()
             };
-            if number == 0 {
-                // To a shell, 0 means itself and everything that it has started.
+            let number = in_target.and_then(|number| resolved.process.ours(number));
+            // To a shell, 0 means itself and everything that it has started.
+            let Some(number) = number.filter(|number| *number != 0) else {
                 return "(it has no process)".to_owned();
-            }
+            };
             format!(
                 "kill -{} {number}",
                 signal.as_str().trim_start_matches("SIG")
@@ -238,11 +247,14 @@ fn signal(cancel: &Cancel, resolved: &Resolved) -> Result<AnyInitiator> {
         }
     }
     let pid = resolved.process.pid();
+    let process = resolved.process.clone();
     let start_seen = move |task: &Task| match target {
-        SignalTarget::Process => start_ticks(u32::try_from(task.id).ok()?, None).ok(),
-        SignalTarget::Thread => start_ticks(pid, Some(task.thread)).ok(),
+        SignalTarget::Process => {
+            start_ticks(process.ours(u32::try_from(task.id).ok()?)?, None).ok()
+        }
+        SignalTarget::Thread => start_ticks(pid, Some(process.ours(task.thread)?)).ok(),
     };
-    let initiator = ProcessSignal::new(pid, target, rungs, Box::new(start_seen));
+    let initiator = ProcessSignal::new(pid, target, rungs, ours(resolved), Box::new(start_seen));
     Ok(AnyInitiator::Signal(Box::new(match proof(resolved)? {
         Some(proof) => initiator.proving(proof),
         None => initiator,

@@ -1,5 +1,6 @@
 //! How those who keep others waiting get on at the scheduler: at work, in the queue for a processor, blocked on a disk, asleep.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -70,18 +71,19 @@ pub(super) fn watch(resolved: &Resolved, sessions: &[SessionState], roots: &mut 
                 .iter()
                 .any(|state| state.id == node.id && state.activity == Activity::Busy)
     };
-    let process = |thread: u32| {
+    let process = |tid: u32| {
         if resolved.preset.matching.forks {
-            thread
+            tid
         } else {
             resolved.process.pid()
         }
     };
-    let threads: Vec<(u32, u32)> = roots
+    let ours: BTreeMap<u32, u32> = roots
         .iter()
         .filter(|node| at_work(node))
-        .map(|node| (process(node.thread), node.thread))
+        .filter_map(|node| Some((node.thread, resolved.process.ours(node.thread)?)))
         .collect();
+    let threads: Vec<(u32, u32)> = ours.values().map(|tid| (process(*tid), *tid)).collect();
     if threads.is_empty() {
         return;
     }
@@ -90,7 +92,9 @@ pub(super) fn watch(resolved: &Resolved, sessions: &[SessionState], roots: &mut 
     std::thread::sleep(SPAN);
     let usages = scheduler.look(&threads, clock::monotonic_ns());
     for node in roots.iter_mut().filter(|node| at_work(node)) {
-        let usage = usages.iter().find(|usage| usage.tid == node.thread);
+        let usage = usages
+            .iter()
+            .find(|usage| ours.get(&node.thread) == Some(&usage.tid));
         node.processor = usage.map(Processor::of);
     }
 }

@@ -262,8 +262,7 @@ impl Watch<'_> {
 
     /// Hands an order to the carrier, once its announcement is on disk. One that cannot leave comes back as refused.
     async fn send(&mut self, order: &Order) -> Option<Input> {
-        let command =
-            initiator::describe(&self.resolved.preset, usize::from(order.rung), &order.task);
+        let command = initiator::describe(self.resolved, usize::from(order.rung), &order.task);
         if self.feed.hears_marks()
             && !self
                 .probes

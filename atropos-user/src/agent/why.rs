@@ -261,7 +261,7 @@ fn command(resolved: &Resolved, task: &Task) -> String {
     let rung = rungs
         .iter()
         .position(|rung| if busy { rung.busy } else { rung.idle });
-    rung.map(|rung| initiator::describe(&resolved.preset, rung, task))
+    rung.map(|rung| initiator::describe(resolved, rung, task))
         .unwrap_or_default()
 }
 
@@ -374,7 +374,8 @@ fn name(resolved: &Resolved, resource: ResourceId) -> &str {
 
 /// Threads that wait for a mutex or rwlock of the C library.
 fn mutexes(resolved: &Resolved, view: &View) -> Vec<MutexWait> {
-    let session_of = |thread: u32| {
+    let session_of = |tid: u32| {
+        let thread = resolved.process.tid_in_target(tid)?;
         view.sessions
             .iter()
             .find(|s| s.thread == thread && thread != 0)

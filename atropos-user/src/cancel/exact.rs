@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use crate::engine::input::Activity;
 use crate::engine::record::Task;
 
+use super::signal::Ours;
 use super::{Answer, Clock};
 
 /// How often it is looked whether the order was found.
@@ -119,6 +120,7 @@ pub enum Attempt {
 /// The exact way of some rungs.
 pub struct Exact {
     settings: ExactSettings,
+    ours: Ours,
     desk: Option<Box<dyn Desk>>,
 }
 
@@ -133,9 +135,10 @@ impl fmt::Debug for Exact {
 
 impl Exact {
     /// Without a desk yet: until [`Self::equip`] every order goes the ordinary way.
-    pub fn new(settings: ExactSettings) -> Self {
+    pub fn new(settings: ExactSettings, ours: Ours) -> Self {
         Self {
             settings,
+            ours,
             desk: None,
         }
     }
@@ -163,9 +166,12 @@ impl Exact {
         if task.activity != Activity::Busy || task.request == 0 || task.thread == 0 {
             return Attempt::Ordinary("it runs no request that could be named".to_owned());
         }
+        let Some(tid) = (self.ours)(task.thread) else {
+            return Attempt::Ordinary("it has no thread (any more)".to_owned());
+        };
         let begun_ns = (self.settings.clock)();
         let pid = if self.settings.forks {
-            task.thread
+            tid
         } else {
             self.settings.pid
         };
@@ -178,7 +184,7 @@ impl Exact {
         let opened_ns = (self.settings.clock)();
         let note = Note {
             pid,
-            tid: task.thread,
+            tid,
             request: task.request,
             signal: signal as u32,
             deadline_ns: opened_ns.saturating_add(nanos(self.settings.within)),

@@ -52,6 +52,9 @@ impl SignalRung {
 /// `None` if it was not recorded, and then nothing is sent.
 pub type StartSeen = Box<dyn Fn(&Task) -> Option<u64> + Send + Sync>;
 
+/// Our number of the process or thread that the target calls so; `None` if there is none.
+pub type Ours = Box<dyn Fn(u32) -> Option<u32> + Send + Sync>;
+
 /// Proves, once the process or thread can no longer be mistaken and right before the signal, that the task still is what
 /// it was: the same session with the same request in the same state. The error says what is different.
 pub type Proof = Box<dyn Fn(&Task) -> Result<(), String> + Send + Sync>;
@@ -62,6 +65,7 @@ pub struct ProcessSignal {
     pid: u32,
     target: SignalTarget,
     rungs: Vec<SignalRung>,
+    ours: Ours,
     start_seen: StartSeen,
     proof: Option<Proof>,
 }
@@ -96,12 +100,14 @@ impl ProcessSignal {
         pid: u32,
         target: SignalTarget,
         rungs: Vec<SignalRung>,
+        ours: Ours,
         start_seen: StartSeen,
     ) -> Self {
         Self {
             pid,
             target,
             rungs,
+            ours,
             start_seen,
             proof: None,
         }
@@ -116,12 +122,13 @@ impl ProcessSignal {
         }
     }
 
-    /// Number that the signal goes to.
-    fn number(&self, task: &Task) -> u64 {
-        match self.target {
-            SignalTarget::Process => task.id,
-            SignalTarget::Thread => u64::from(task.thread),
-        }
+    /// Number that the signal goes to, as we count; `None` if the target has no such process or thread.
+    fn number(&self, task: &Task) -> Option<u32> {
+        let in_target = match self.target {
+            SignalTarget::Process => u32::try_from(task.id).ok()?,
+            SignalTarget::Thread => task.thread,
+        };
+        (self.ours)(in_target)
     }
 
     fn pin(&self, pid: Pid) -> Result<OwnedFd, Answer> {
@@ -143,7 +150,9 @@ impl ProcessSignal {
             .rungs
             .get(usize::from(rung))
             .ok_or_else(|| Answer::refused(format!("the ladder has no rung {rung}")))?;
-        let number = self.number(task);
+        let number = self.number(task).ok_or_else(|| {
+            Answer::missed(format!("session {} has no process (any more)", task.id))
+        })?;
         let pid = i32::try_from(number)
             .ok()
             .and_then(Pid::from_raw)
@@ -160,8 +169,8 @@ impl ProcessSignal {
         })?;
         let pinned = self.pin(pid)?;
         let found = match self.target {
-            SignalTarget::Process => start_ticks(number as u32, None),
-            SignalTarget::Thread => start_ticks(self.pid, Some(task.thread)),
+            SignalTarget::Process => start_ticks(number, None),
+            SignalTarget::Thread => start_ticks(self.pid, Some(number)),
         }
         .map_err(Answer::missed)?;
         if found != seen {
@@ -186,13 +195,13 @@ impl ProcessSignal {
 
 impl Initiator for ProcessSignal {
     fn describe(&self, rung: u8, task: &Task) -> String {
-        let number = self.number(task);
-        match self.rungs.get(usize::from(rung)) {
-            Some(rung) => format!(
+        match (self.rungs.get(usize::from(rung)), self.number(task)) {
+            (Some(rung), Some(number)) => format!(
                 "kill -{} {number}",
                 rung.signal.as_str().trim_start_matches("SIG")
             ),
-            None => format!("no signal for rung {rung}"),
+            (Some(_), None) => "(it has no process)".to_owned(),
+            (None, _) => format!("no signal for rung {rung}"),
         }
     }
 

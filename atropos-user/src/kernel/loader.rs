@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
+use atropos_common::namespace::PidNamespace;
 use atropos_common::record::{OpenKey, OpenValue, SessionKey, SessionValue};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
@@ -32,6 +33,7 @@ pub struct Kernel {
     multi: Option<Arc<MultiProgram>>,
     sites: Array<MapData, SiteSpec>,
     scope: HashMap<MapData, u32, Scope>,
+    namespace: Array<MapData, PidNamespace>,
     sessions: HashMap<MapData, SessionKey, SessionValue>,
     open: HashMap<MapData, OpenKey, OpenValue>,
 }
@@ -103,6 +105,7 @@ impl Kernel {
         let ring = Ring::new(take("EVENTS")?)?;
         let sites = Array::try_from(take("SITES")?).context("map SITES")?;
         let scope = HashMap::try_from(take("SCOPE")?).context("map SCOPE")?;
+        let namespace = Array::try_from(take("NAMESPACE")?).context("map NAMESPACE")?;
         let sessions = HashMap::try_from(take("SESSIONS")?).context("map SESSIONS")?;
         let open = HashMap::try_from(take("OPEN")?).context("map OPEN")?;
         let counters = Counters::new(take)?;
@@ -111,6 +114,7 @@ impl Kernel {
             multi,
             sites,
             scope,
+            namespace,
             sessions,
             open,
         };
@@ -136,6 +140,17 @@ impl Kernel {
         self.scope
             .insert(pid, scope, 0)
             .with_context(|| format!("cannot bring process {pid} into scope"))
+    }
+
+    /// Says that the target counts its processes and threads in a namespace of its own. Before the first site is attached.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn count_in(&mut self, device: u64, inode: u64) -> Result<()> {
+        let namespace = PidNamespace { device, inode };
+        self.namespace
+            .set(0, namespace, 0)
+            .context("cannot write map NAMESPACE")
     }
 
     /// Takes a process out of scope; one that is not in scope is no error.

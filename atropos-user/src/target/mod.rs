@@ -7,6 +7,7 @@ mod find;
 pub mod glibc;
 mod maps;
 mod memory;
+mod namespace;
 pub mod sched;
 mod sockets;
 mod threads;
@@ -23,6 +24,7 @@ pub use error::TargetError;
 pub use find::{find_by_exe, find_by_service};
 pub use maps::{MappedFile, MappedSegment};
 pub use memory::ProcessMemory;
+pub use namespace::{PidNamespace, we_count_as_the_kernel};
 pub use sockets::{Listening, UnixListener};
 pub use threads::{BlockingLock, FutexWait, Thread};
 

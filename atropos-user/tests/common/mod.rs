@@ -114,6 +114,25 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     panic!("waited 10 s in vain for {what}");
 }
 
+/// A program that counts its processes and threads from 1, as in a container. It ends with the process that is started.
+pub fn in_own_pid_namespace(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL"])
+        .args(["unshare", "--pid", "--fork", "--kill-child"])
+        .arg(program);
+    command
+}
+
+/// The one process that another has started.
+#[track_caller]
+pub fn only_child(pid: u32) -> u32 {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    wait_for("the only child", || {
+        std::fs::read_to_string(&path).ok()?.trim().parse().ok()
+    })
+}
+
 /// `CLOCK_MONOTONIC` for the code under test.
 pub fn clock_ns() -> u64 {
     atropos::agent::clock::monotonic_ns()

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::clock_ns;
 use super::mariadb::free_port;
+use super::{clock_ns, in_own_pid_namespace, only_child};
 
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -41,7 +41,10 @@ fn programs() -> Option<PathBuf> {
 
 /// The server refuses to run as root, so root runs it as `nobody`. It also ends when the test process is killed.
 fn as_nobody(program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
+    by_setpriv(Command::new("setpriv"), program)
+}
+
+fn by_setpriv(mut command: Command, program: &Path) -> Command {
     command.args(["--pdeathsig", "INT"]);
     if nix::unistd::geteuid().is_root() {
         command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
@@ -63,6 +66,19 @@ impl Postgres {
 
     /// The same with more settings, each as `name=value`.
     pub fn start_with(settings: &[&str]) -> Option<Self> {
+        Self::start_by(as_nobody, settings)
+    }
+
+    /// The same where the server counts its processes from 1, as in a container.
+    pub fn start_contained() -> Option<Self> {
+        let contained =
+            |program: &Path| by_setpriv(in_own_pid_namespace(Path::new("setpriv")), program);
+        let mut server = Self::start_by(contained, &[])?;
+        server.pid = only_child(server.child.id());
+        Some(server)
+    }
+
+    fn start_by(command: impl Fn(&Path) -> Command, settings: &[&str]) -> Option<Self> {
         let Some(bin) = programs() else {
             super::skip("PostgreSQL is not installed (apt-get install postgresql)");
             return None;
@@ -90,7 +106,7 @@ impl Postgres {
         );
         let port = free_port();
         let log = File::create(directory.path().join("log")).expect("a log file");
-        let child = as_nobody(&bin.join("postgres"))
+        let child = command(&bin.join("postgres"))
             .arg("-D")
             .arg(&data)
             .args(["-c", "listen_addresses=127.0.0.1"])

@@ -14,6 +14,8 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 /// A running fixture.
 pub(crate) struct Fixture {
     child: Child,
+    /// The program's own process: `child`, or a child of it.
+    pid: u32,
     stdin: ChildStdin,
     lines: Receiver<String>,
     program: PathBuf,
@@ -21,8 +23,7 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn start() -> Self {
-        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-        Self::run(compiled(&PROGRAM, "ops").to_owned())
+        Self::run(ops().to_owned())
     }
 
     /// The fixture with hand-made USDT notes, in a file of its own: a semaphore goes up in every process of a file, also in
@@ -43,9 +44,21 @@ impl Fixture {
         Self::run(compiled(&PROGRAM, "busy").to_owned())
     }
 
+    /// The fixture that does what it is told, where it counts its processes and threads from 1.
+    pub(crate) fn contained() -> Self {
+        let mut contained = crate::common::in_own_pid_namespace(ops());
+        let mut fixture = Self::start_as(&mut contained, ops().to_owned());
+        fixture.pid = crate::common::only_child(fixture.child.id());
+        fixture
+    }
+
     /// A process of this program.
     pub(crate) fn run(program: PathBuf) -> Self {
-        let mut child = Command::new(&program)
+        Self::start_as(&mut Command::new(&program), program)
+    }
+
+    fn start_as(command: &mut Command, program: PathBuf) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -61,6 +74,7 @@ impl Fixture {
             }
         });
         let mut fixture = Self {
+            pid: child.id(),
             child,
             stdin,
             lines,
@@ -71,7 +85,7 @@ impl Fixture {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     pub(crate) fn program(&self) -> &Path {
@@ -147,6 +161,11 @@ impl Drop for Fixture {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn ops() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    compiled(&PROGRAM, "ops")
 }
 
 /// A fixture program, compiled once for this test run.

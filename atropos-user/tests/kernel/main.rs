@@ -10,6 +10,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod contained;
 mod cost;
 mod fixture;
 mod governed;

@@ -4,8 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use crate::agent::Agent;
+use crate::common::postgresql::Postgres;
 use crate::crowd::{Crowd, READ};
-use crate::scene::{is_alive, server};
+use crate::scene::{is_alive, server, with_tables};
 
 /// A busy machine may keep the backend from its processor for longer than the preset waits.
 const PATIENT: &str = r#"
@@ -19,7 +20,21 @@ within = "800ms"
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_at_work_that_holds_a_lock_is_ended_by_its_own_backend() {
-    let Some(server) = server().await else { return };
+    if let Some(server) = server().await {
+        ends_by_its_own_backend(&server).await;
+    }
+}
+
+/// What the server and its memory call a process is not what the kernel and we call it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_is_in_a_container_that_counts_its_own_processes() {
+    if let Some(server) = Postgres::start_contained() {
+        let server = with_tables(server).await;
+        ends_by_its_own_backend(&server).await;
+    }
+}
+
+async fn ends_by_its_own_backend(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("patient.toml");
     fs::write(&config, PATIENT).unwrap();
@@ -37,7 +52,7 @@ async fn a_statement_at_work_that_holds_a_lock_is_ended_by_its_own_backend() {
         "--enforce",
     ]);
     agent.wait_for("attached", |line| line["event"] == "attached");
-    let crowd = Crowd::gather(&server, READ, 8).await;
+    let crowd = Crowd::gather(server, READ, 8).await;
     crowd.gets_on().await;
     let (client, pid) = server.connect().await;
     let culprit = tokio::spawn(async move {

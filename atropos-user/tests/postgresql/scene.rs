@@ -16,7 +16,11 @@ use crate::common::{Started, clock_ns, wait_for};
 
 /// A cluster with table `t`, which everybody wants, and `other`, which nobody wants.
 pub(crate) async fn server() -> Option<Postgres> {
-    let server = Postgres::start()?;
+    Some(with_tables(Postgres::start()?).await)
+}
+
+/// Gives a cluster the tables.
+pub(crate) async fn with_tables(server: Postgres) -> Postgres {
     server
         .run(&[
             "create table t (id int primary key, v int)",
@@ -24,7 +28,7 @@ pub(crate) async fn server() -> Option<Postgres> {
             "create table other as select * from t",
         ])
         .await;
-    Some(server)
+    server
 }
 
 /// The preset as it ships.

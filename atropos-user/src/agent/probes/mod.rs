@@ -29,6 +29,7 @@ use crate::governor::{Change, Costs, Governor, Reading};
 use crate::kernel::{
     Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, Spare, calibrate, give_back_heap,
 };
+use crate::target::we_count_as_the_kernel;
 use cpu::CpuMeter;
 use fitted::Fitted;
 use kept::{SWEEP_EVERY_NS, close_unseen};
@@ -226,8 +227,10 @@ impl Probes {
             .map(|decoded| (decoded.record.pid, decoded.record.tid))
             .collect();
         self.kernel.close_exited(&gone);
-        for (pid, _) in gone.iter().filter(|(pid, tid)| self.forks && pid == tid) {
-            self.kernel.forget(*pid);
+        for decoded in harvest.events.iter().filter(|decoded| {
+            self.forks && decoded.op == Op::Exit && decoded.record.flags & EventRecord::PROCESS != 0
+        }) {
+            self.kernel.forget(decoded.record.pid);
         }
         for decoded in &harvest.events {
             let unreadable = self.unreadable.get_mut(usize::from(decoded.record.site));
@@ -381,6 +384,15 @@ fn watch(kernel: &mut Kernel, resolved: &Resolved) -> Result<()> {
         flags: if forks { Scope::FOLLOW_FORKS } else { 0 },
         reserved: 0,
     };
+    if !we_count_as_the_kernel() {
+        bail!(
+            "the kernel tells of processes by the machine's numbers, and the agent runs where they mean others (a container with a PID \
+             namespace of its own); start it in the machine's: `docker run --pid=host`, `nsenter --target 1 --pid`"
+        );
+    }
+    if let Some(namespace) = resolved.process.pid_namespace()? {
+        kernel.count_in(namespace.device, namespace.inode)?;
+    }
     if forks {
         kernel.follow_forks()?;
     }
