@@ -129,7 +129,7 @@ impl fmt::Debug for Exact {
         f.debug_struct("Exact")
             .field("settings", &self.settings)
             .field("desk", &self.desk.is_some())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -122,13 +122,20 @@ impl ProcessSignal {
         }
     }
 
-    /// Number that the signal goes to, as we count; `None` if the target has no such process or thread.
-    fn number(&self, task: &Task) -> Option<u32> {
+    /// Number that the signal goes to, as we count.
+    fn number(&self, task: &Task) -> Result<u32, Answer> {
         let in_target = match self.target {
-            SignalTarget::Process => u32::try_from(task.id).ok()?,
-            SignalTarget::Thread => task.thread,
+            SignalTarget::Process => task.id,
+            SignalTarget::Thread => u64::from(task.thread),
         };
-        (self.ours)(in_target)
+        // 1 is whoever the others stop with, on the machine as in a container.
+        let may_be = u32::try_from(in_target).ok().filter(|number| *number > 1);
+        let in_target = may_be.ok_or_else(|| {
+            Answer::refused(format!(
+                "{in_target} is not a process or thread that may be signalled"
+            ))
+        })?;
+        (self.ours)(in_target).ok_or_else(|| Answer::missed(format!("{in_target} is gone")))
     }
 
     fn pin(&self, pid: Pid) -> Result<OwnedFd, Answer> {
@@ -150,18 +157,11 @@ impl ProcessSignal {
             .rungs
             .get(usize::from(rung))
             .ok_or_else(|| Answer::refused(format!("the ladder has no rung {rung}")))?;
-        let number = self.number(task).ok_or_else(|| {
-            Answer::missed(format!("session {} has no process (any more)", task.id))
-        })?;
+        let number = self.number(task)?;
         let pid = i32::try_from(number)
             .ok()
             .and_then(Pid::from_raw)
-            .filter(|pid| pid.as_raw_nonzero().get() > 1)
-            .ok_or_else(|| {
-                Answer::refused(format!(
-                    "{number} is not a process or thread that may be signalled"
-                ))
-            })?;
+            .ok_or_else(|| Answer::refused(format!("{number} is no number of a process")))?;
         let seen = (self.start_seen)(task).ok_or_else(|| {
             Answer::refused(format!(
                 "the start time of {number} was not recorded, so it cannot be told from a later one"
@@ -196,11 +196,11 @@ impl ProcessSignal {
 impl Initiator for ProcessSignal {
     fn describe(&self, rung: u8, task: &Task) -> String {
         match (self.rungs.get(usize::from(rung)), self.number(task)) {
-            (Some(rung), Some(number)) => format!(
+            (Some(rung), Ok(number)) => format!(
                 "kill -{} {number}",
                 rung.signal.as_str().trim_start_matches("SIG")
             ),
-            (Some(_), None) => "(it has no process)".to_owned(),
+            (Some(_), Err(_)) => "(it has no process)".to_owned(),
             (None, _) => format!("no signal for rung {rung}"),
         }
     }

@@ -38,6 +38,9 @@ pub struct Kernel {
     open: HashMap<MapData, OpenKey, OpenValue>,
 }
 
+/// The kernel half, its ring, and its sums.
+pub type Loaded = (Kernel, Ring, Counters);
+
 /// A kernel half that watches nobody: its site program and its maps, so that nothing of a calibration shows in those of the
 /// one that watches the target.
 pub struct Spare(pub(super) Kernel);
@@ -56,7 +59,7 @@ impl Kernel {
     ///
     /// # Errors
     /// When the kernel refuses a program or a map; the message carries the end of the verifier's log.
-    pub fn load() -> Result<(Self, Ring, Counters)> {
+    pub fn load() -> Result<Loaded> {
         let (loaded, _) = apart(|| Self::load_here(false))?;
         Ok(loaded)
     }
@@ -66,7 +69,7 @@ impl Kernel {
     ///
     /// # Errors
     /// As [`Self::load`]. What speaks against the second one is no error yet.
-    pub fn load_with_spare() -> Result<((Self, Ring, Counters), Result<Spare>)> {
+    pub fn load_with_spare() -> Result<(Loaded, Result<Spare>)> {
         let (loaded, spare) = apart(|| Self::load_here(true))?;
         Ok((
             loaded,
@@ -74,7 +77,7 @@ impl Kernel {
         ))
     }
 
-    fn load_here(with_spare: bool) -> Result<((Self, Ring, Counters), Option<Result<Spare>>)> {
+    fn load_here(with_spare: bool) -> Result<(Loaded, Option<Result<Spare>>)> {
         let mut loader = EbpfLoader::new();
         // The loader begins with a copy of its own of the kernel's types, some 25 MB: let it go before ours is read.
         loader.btf(None);
@@ -93,7 +96,7 @@ impl Kernel {
     }
 
     /// Makes the maps and loads the site program.
-    fn open(loader: &mut EbpfLoader<'_>) -> Result<(Self, Ring, Counters)> {
+    fn open(loader: &mut EbpfLoader<'_>) -> Result<Loaded> {
         let mut ebpf = loader.load(OBJECT).context("cannot load the kernel half")?;
         #[cfg(feature = "bpf-log")]
         super::log::start(&mut ebpf)?;

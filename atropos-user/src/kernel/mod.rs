@@ -21,7 +21,7 @@ pub use calibration::calibrate;
 pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};
 pub use heap::give_back_heap;
-pub use loader::{Kernel, ProgramStat, Spare};
+pub use loader::{Kernel, Loaded, ProgramStat, Spare};
 pub use multi::Prepared;
 pub use orders::{OrderSite, Orders};
 pub use ring::Ring;
