@@ -3,6 +3,7 @@
 //! One task owns the engine. The carrier brings orders to the target on a task of its own; its answers come back over a
 //! bounded channel and are fed at once, not at the next tick.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -226,18 +227,18 @@ impl Watch<'_> {
 
     /// Feeds one input and does what it makes the engine want.
     async fn handle(&mut self, input: &Input) -> Result<()> {
-        let mut inputs = vec![input.clone()];
-        while let Some(input) = inputs.pop() {
+        let mut inputs = VecDeque::from([input.clone()]);
+        while let Some(input) = inputs.pop_front() {
             inputs.extend(self.feed_one(&input).await?);
         }
         Ok(())
     }
 
-    /// Feeds one input; an order that could not be handed over comes back as an input of its own.
-    async fn feed_one(&mut self, input: &Input) -> Result<Option<Input>> {
+    /// Feeds one input; each order that could not be handed over comes back as an input of its own.
+    async fn feed_one(&mut self, input: &Input) -> Result<Vec<Input>> {
         self.teller.input(input);
         let mut effects = Vec::new();
-        let mut returned = None;
+        let mut returned = Vec::new();
         self.engine.handle(input, &mut effects);
         for effect in &effects {
             self.teller.effect(effect, input.at_ns());
@@ -247,7 +248,7 @@ impl Watch<'_> {
                     self.probes
                         .set_level(self.levels.now(), clock::monotonic_ns())?;
                 }
-                Effect::Cancel(order) => returned = self.send(order).await,
+                Effect::Cancel(order) => returned.extend(self.send(order).await),
                 Effect::Overload(_) | Effect::Decision(_) | Effect::Outcome(_) => {}
             }
         }
