@@ -17,7 +17,7 @@ use crate::config::{Alternative, Formula, Lookup, Preset, Probe, Problem};
 use crate::elf::operand::Start;
 use crate::elf::{Image, Site, SymbolPattern};
 use crate::engine::input::Blind;
-use crate::target::{MappedFile, Process, ProcessMemory};
+use crate::target::{HeldFiles, MappedFile, Process, ProcessMemory};
 use crate::walk::{LockWalk, SessionList};
 
 /// A preset bound to one process.
@@ -38,6 +38,8 @@ pub struct Resolved {
     pub probes: Vec<ResolvedProbe>,
     /// Places where a thread finds an order, or why each cannot be had; empty if the preset has none.
     pub order_places: Vec<Result<Place, Vec<String>>>,
+    /// The files of all those places, as they were when the places were found.
+    pub held: HeldFiles,
     /// The list of sessions, or why it cannot be read.
     pub sessions: Option<Result<SessionList, String>>,
     /// The walks, or why they cannot be made.
@@ -103,7 +105,7 @@ impl Resolved {
             file: &binary,
         });
         let place = |probe: &Probe| place(probe, &process, &files, &binary, &image, &names);
-        let probes = preset
+        let probes: Vec<_> = preset
             .probes
             .iter()
             .enumerate()
@@ -116,7 +118,7 @@ impl Resolved {
             .cancel
             .as_ref()
             .and_then(|cancel| cancel.exact.as_ref());
-        let order_places = exact
+        let order_places: Vec<_> = exact
             .map(|exact| exact.places.iter().map(place).collect())
             .unwrap_or_default();
         let sessions = preset
@@ -128,6 +130,10 @@ impl Resolved {
             .iter()
             .map(|walk| LockWalk::bind(walk, &names).map_err(|e| e.to_string()))
             .collect();
+        let places = probes.iter().map(|probe| &probe.place);
+        let places = places.chain(&order_places).flatten();
+        let held = HeldFiles::open(places.map(|place| place.file.as_path()))
+            .context("cannot open the files to attach to")?;
         Ok(Self {
             preset,
             process,
@@ -137,6 +143,7 @@ impl Resolved {
             unlearned,
             probes,
             order_places,
+            held,
             sessions,
             walks,
         })

@@ -23,7 +23,13 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn start() -> Self {
-        Self::run(ops().to_owned())
+        Self::run(Self::ops().to_owned())
+    }
+
+    /// The program that does what it is told.
+    pub(crate) fn ops() -> &'static Path {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        compiled(&PROGRAM, "ops")
     }
 
     /// The fixture with hand-made USDT notes, in a file of its own: a semaphore goes up in every process of a file, also in
@@ -46,8 +52,8 @@ impl Fixture {
 
     /// The fixture that does what it is told, where it counts its processes and threads from 1.
     pub(crate) fn contained() -> Self {
-        let mut contained = crate::common::in_own_pid_namespace(ops());
-        let mut fixture = Self::start_as(&mut contained, ops().to_owned());
+        let mut contained = crate::common::in_own_pid_namespace(Self::ops());
+        let mut fixture = Self::start_as(&mut contained, Self::ops().to_owned());
         fixture.pid = crate::common::only_child(fixture.child.id());
         fixture
     }
@@ -161,11 +167,6 @@ impl Drop for Fixture {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn ops() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    compiled(&PROGRAM, "ops")
 }
 
 /// A fixture program, compiled once for this test run.

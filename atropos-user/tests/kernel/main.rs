@@ -16,6 +16,7 @@ mod fixture;
 mod governed;
 mod levels;
 mod orders;
+mod replaced;
 mod usdt;
 mod usdt_live;
 mod wakes;

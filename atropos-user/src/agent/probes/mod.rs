@@ -187,7 +187,7 @@ impl Probes {
             self.kernel.say(cookie, &site.spec)?;
             sites.push(OrderSite {
                 cookie,
-                file: place.file.clone(),
+                file: resolved.held.path(&place.file),
                 offset: site.site.file_offset,
                 semaphore_offset: site.semaphore_offset,
             });

@@ -115,7 +115,7 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
             planned.sites.push(Planned {
                 name: name.clone(),
                 cookie: cookie(taken, name)?,
-                file: place.file.clone(),
+                file: resolved.held.path(&place.file),
                 site: site.clone(),
                 work: work(probe.op, marks),
             });
