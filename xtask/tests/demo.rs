@@ -10,15 +10,19 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+/// How long a demo may take that is about to end, on a machine with other work.
+const PATIENCE: Duration = Duration::from_mins(5);
+
 /// Starts the demo with its temporary files in a folder of the test's own.
 struct Demo {
     child: Child,
+    output: BufReader<ChildStdout>,
     folder: PathBuf,
 }
 
@@ -49,24 +53,26 @@ impl Demo {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("demo-test-XXXXXX")).unwrap();
         // Root's PostgreSQL runs as somebody else, who must get through.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_xtask"))
             .args(["demo", "--without-atropos"])
             .args(arguments)
             .env("TMPDIR", &folder)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        Self { child, folder }
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            child,
+            output,
+            folder,
+        }
     }
 
     /// Reads what it says up to a line that contains `text`, and gives that line.
     fn read_until(&mut self, text: &str) -> String {
-        let output = self.child.stdout.take().unwrap();
-        let mut lines = BufReader::new(output);
         let mut line = String::new();
-        while lines.read_line(&mut line).unwrap() > 0 {
+        while self.output.read_line(&mut line).unwrap() > 0 {
             if line.contains(text) {
-                self.child.stdout = Some(lines.into_inner());
                 return line;
             }
             line.clear();
@@ -75,7 +81,7 @@ impl Demo {
     }
 
     fn wait(&mut self) -> bool {
-        let deadline = Instant::now() + Duration::from_mins(2);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.success();
