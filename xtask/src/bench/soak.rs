@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
+use tokio::sync::Barrier;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::calm::{Database, agent_pid};
@@ -108,12 +109,15 @@ fn judge(soaks: &[Soak]) -> Result<()> {
 }
 
 fn soak(servers: &[Kind], binary: &Path, minutes: u64) -> Result<Vec<Soak>> {
+    // What a server can do is measured at all of them at the same time: that is how they are used afterwards.
+    let all_ready = Barrier::new(servers.len());
     until_interrupted(async {
         let mariadb = async {
             if !servers.contains(&Kind::Mariadb) {
                 return Ok(None);
             }
             let subject = Sysbench::start(Sysbench::require()?).await?;
+            all_ready.wait().await;
             one(subject, Workload::OltpReadWrite, "MariaDB", binary, minutes)
                 .await
                 .map(Some)
@@ -123,6 +127,7 @@ fn soak(servers: &[Kind], binary: &Path, minutes: u64) -> Result<Vec<Soak>> {
                 return Ok(None);
             }
             let subject = Pgbench::start().await?;
+            all_ready.wait().await;
             one(subject, Workload::TpcbLike, "PostgreSQL", binary, minutes)
                 .await
                 .map(Some)
