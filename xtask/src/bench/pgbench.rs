@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 use super::subject::{Load, Subject, THREADS, Workload, events, finish};
 use super::usage::tree_cpu_ns;
-use crate::demo::pg_server::PgServer;
+use crate::demo::pg_server::{PORT, PgServer};
 
 /// Size of the tables: more branches than connections, so that transactions seldom wait for each other.
 const SCALE: u32 = 20;
@@ -38,7 +38,7 @@ impl Pgbench {
         command
             .arg("--host")
             .arg(self.server.host())
-            .args(["--port", &self.server.port().to_string()])
+            .args(["--port", &PORT.to_string()])
             .args(["--username", "postgres"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

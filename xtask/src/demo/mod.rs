@@ -16,6 +16,7 @@ mod sample;
 pub(crate) mod scene;
 pub(crate) mod server;
 mod shop;
+mod start;
 pub(crate) mod story;
 mod table;
 pub(crate) mod watch;

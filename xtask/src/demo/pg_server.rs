@@ -1,21 +1,20 @@
-//! A private PostgreSQL cluster: own data directory, socket and loopback port, gone without a trace when dropped.
+//! A private PostgreSQL cluster: own data directory and socket, no TCP, gone without a trace when dropped.
 //!
 //! Uses no configuration of the machine and touches no other cluster. Runs as the invoking user; root's runs as `nobody`,
 //! since the server refuses to run as root.
 
 use std::fs;
-use std::net::TcpListener;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, chown};
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::folder::{Folder, tail};
+use super::folder::Folder;
+use super::start;
 use crate::process::is_root;
 use crate::setup::require_postgresql;
 
@@ -27,8 +26,8 @@ pub(crate) const SMALL_TABLES: u64 = 4;
 pub(crate) const BIG_ROWS: u64 = 700_000;
 /// Who comes; the bench counts and ends them by these names.
 pub(crate) const USERS: [&str; 4] = ["shop", "batch", "report", "deploy"];
-/// How long a start may take on a slow disk.
-const START: Duration = Duration::from_mins(1);
+/// Port of every cluster: part of its socket's name and nothing else, since it listens nowhere but in its own folder.
+pub(crate) const PORT: u16 = 5432;
 /// How long it may take to stop before it is stopped without order.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -37,7 +36,6 @@ pub(crate) struct PgServer {
     child: Child,
     folder: Folder,
     programs: PathBuf,
-    port: u16,
 }
 
 impl PgServer {
@@ -59,16 +57,15 @@ impl PgServer {
                 .with_context(|| format!("cannot give {} to nobody", folder.path().display()))?;
         }
         init(&programs, &folder)?;
-        // Nobody else takes a port that was free a moment ago, but for bad luck, which the log would show.
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let child = spawn(&programs, &folder, port, settings)?;
+        let child = spawn(&programs, &folder, settings)?;
         let mut server = Self {
             child,
             folder,
             programs,
-            port,
         };
-        server.wait().await?;
+        let Self { child, folder, .. } = &mut server;
+        let options = options(folder, "postgres");
+        start::answers("postgres", child, folder, async || connect(&options).await).await?;
         Ok(server)
     }
 
@@ -79,17 +76,12 @@ impl PgServer {
 
     /// Its socket.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.join(&format!(".s.PGSQL.{}", self.port))
+        self.folder.join(&format!(".s.PGSQL.{PORT}"))
     }
 
     /// Folder of the socket.
     pub(crate) fn host(&self) -> &Path {
         self.folder.path()
-    }
-
-    /// Its port.
-    pub(crate) fn port(&self) -> u16 {
-        self.port
     }
 
     /// Folder with the programs of its version.
@@ -99,14 +91,7 @@ impl PgServer {
 
     /// How to connect as that user, who is the name of the application as well.
     pub(crate) fn options(&self, user: &str) -> Config {
-        let mut options = Config::new();
-        options
-            .host_path(self.folder.path())
-            .port(self.port)
-            .user(user)
-            .dbname("postgres")
-            .application_name(user);
-        options
+        options(&self.folder, user)
     }
 
     /// A connection as that user.
@@ -114,28 +99,6 @@ impl PgServer {
         connect(&self.options(user))
             .await
             .with_context(|| format!("cannot connect to {} as {user}", self.socket().display()))
-    }
-
-    async fn wait(&mut self) -> Result<()> {
-        let deadline = Instant::now() + START;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                bail!(
-                    "postgres ended while starting: {status}; its log ends with:\n{}",
-                    self.folder.tail("log")
-                );
-            }
-            match connect(&self.options("postgres")).await {
-                Ok(_) => return Ok(()),
-                Err(error) if Instant::now() > deadline => {
-                    bail!(
-                        "postgres does not answer after {START:?}: {error}; its log ends with:\n{}",
-                        self.folder.tail("log")
-                    );
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        }
     }
 
     async fn fill(&self) -> Result<()> {
@@ -155,6 +118,17 @@ impl PgServer {
         client.batch_execute("VACUUM ANALYZE").await?;
         Ok(())
     }
+}
+
+fn options(folder: &Folder, user: &str) -> Config {
+    let mut options = Config::new();
+    options
+        .host_path(folder.path())
+        .port(PORT)
+        .user(user)
+        .dbname("postgres")
+        .application_name(user);
+    options
 }
 
 /// A connection that is served until its client is dropped.
@@ -206,39 +180,21 @@ fn as_nobody(program: &Path, folder: &Folder) -> Command {
 }
 
 fn init(programs: &Path, folder: &Folder) -> Result<()> {
-    let output = as_nobody(&programs.join("initdb"), folder)
-        .args([
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "--no-sync",
-            "-D",
-        ])
-        .arg(folder.join("data"))
-        .output()
-        .context("cannot start initdb through setpriv")?;
-    if !output.status.success() {
-        let text = [output.stdout, output.stderr].concat();
-        bail!(
-            "initdb failed: {}: {}",
-            output.status,
-            tail(&String::from_utf8_lossy(&text))
-        );
-    }
-    Ok(())
+    let mut command = as_nobody(&programs.join("initdb"), folder);
+    command
+        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8"])
+        .args(["--locale=C", "--no-sync", "-D"])
+        .arg(folder.join("data"));
+    start::make("initdb (through setpriv)", &mut command)
 }
 
-fn spawn(programs: &Path, folder: &Folder, port: u16, settings: &[&str]) -> Result<Child> {
+fn spawn(programs: &Path, folder: &Folder, settings: &[&str]) -> Result<Child> {
     let log = fs::File::create(folder.join("log")).context("cannot make the log file")?;
-    let port = format!("port={port}");
+    let port = format!("port={PORT}");
     let socket = format!("unix_socket_directories={}", folder.path().display());
     // A slow disk must not be what the demo shows.
     let own = [
-        "listen_addresses=127.0.0.1",
+        "listen_addresses=",
         "shared_buffers=256MB",
         "max_wal_size=4GB",
         "fsync=off",
@@ -252,13 +208,5 @@ fn spawn(programs: &Path, folder: &Folder, port: u16, settings: &[&str]) -> Resu
     {
         command.args(["-c", setting]);
     }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        // Ctrl-C is for us; we end the server.
-        .process_group(0);
-    command
-        .spawn()
-        .context("cannot start postgres through setpriv")
+    start::launch("postgres (through setpriv)", &mut command, log.into())
 }

@@ -1,18 +1,16 @@
-//! A private database server: own data directory, socket and loopback port, gone without a trace when dropped.
+//! A private database server: own data directory and socket, no TCP, gone without a trace when dropped.
 //!
 //! Uses no configuration of the machine and touches no other server. Runs as the invoking user.
 
-use std::net::TcpListener;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 
-use super::folder::{Folder, tail};
+use super::folder::Folder;
+use super::start;
 use crate::process::{find, is_root};
 
 /// Rows of each small table.
@@ -21,8 +19,6 @@ pub(crate) const SMALL_ROWS: u64 = 10_000;
 pub(crate) const SMALL_TABLES: u64 = 4;
 /// Rows of the big table: a batch that computes something for each of them takes some ten seconds.
 const BIG_ROWS: u64 = 700_000;
-/// How long a start may take on a slow disk.
-const START: Duration = Duration::from_mins(1);
 
 /// A running server.
 pub(crate) struct Server {
@@ -44,7 +40,11 @@ impl Server {
         install(folder.path())?;
         let child = spawn(folder.path())?;
         let mut server = Self { child, folder };
-        server.wait().await?;
+        let Self { child, folder } = &mut server;
+        let options = options(folder, "root");
+        let connect = async || Conn::new(options.clone()).await;
+        let connection = start::answers("mariadbd", child, folder, connect).await?;
+        connection.disconnect().await?;
         Ok(server)
     }
 
@@ -55,15 +55,12 @@ impl Server {
 
     /// Its socket.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.join("sock")
+        socket(&self.folder)
     }
 
     /// How to connect as that user.
     pub(crate) fn options(&self, user: &str) -> OptsBuilder {
-        OptsBuilder::default()
-            .socket(Some(self.socket().display().to_string()))
-            .user(Some(user))
-            .prefer_socket(true)
+        options(&self.folder, user)
     }
 
     /// A connection as that user.
@@ -71,31 +68,6 @@ impl Server {
         Conn::new(self.options(user))
             .await
             .with_context(|| format!("cannot connect to {} as {user}", self.socket().display()))
-    }
-
-    async fn wait(&mut self) -> Result<()> {
-        let deadline = Instant::now() + START;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                bail!(
-                    "mariadbd ended while starting: {status}; its log ends with:\n{}",
-                    self.folder.tail("log")
-                );
-            }
-            match Conn::new(self.options("root")).await {
-                Ok(connection) => {
-                    connection.disconnect().await?;
-                    return Ok(());
-                }
-                Err(error) if Instant::now() > deadline => {
-                    bail!(
-                        "mariadbd does not answer after {START:?}: {error}; its log ends with:\n{}",
-                        self.folder.tail("log")
-                    );
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        }
     }
 
     async fn fill(&self) -> Result<()> {
@@ -117,6 +89,17 @@ impl Server {
         connection.disconnect().await?;
         Ok(())
     }
+}
+
+fn socket(folder: &Folder) -> PathBuf {
+    folder.join("sock")
+}
+
+fn options(folder: &Folder, user: &str) -> OptsBuilder {
+    OptsBuilder::default()
+        .socket(Some(socket(folder).display().to_string()))
+        .user(Some(user))
+        .prefer_socket(true)
 }
 
 async fn table(connection: &mut Conn, name: &str, more: &str, rows: u64) -> Result<()> {
@@ -156,24 +139,11 @@ fn install(folder: &Path) -> Result<()> {
     if is_root() {
         command.arg("--user=root");
     }
-    let output = command
-        .output()
-        .context("cannot start mariadb-install-db")?;
-    if !output.status.success() {
-        let text = [output.stdout, output.stderr].concat();
-        bail!(
-            "mariadb-install-db failed: {}: {}",
-            output.status,
-            tail(&String::from_utf8_lossy(&text))
-        );
-    }
-    Ok(())
+    start::make("mariadb-install-db", &mut command)
 }
 
 fn spawn(folder: &Path) -> Result<Child> {
     let program = find("mariadbd").context("mariadbd is missing: install mariadb-server")?;
-    // Nobody else takes a port that was free a moment ago, but for bad luck, which the log would show.
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let option = |name: &str, file: &str| format!("--{name}={}", folder.join(file).display());
     let mut command = Command::new(program);
     command
@@ -184,24 +154,15 @@ fn spawn(folder: &Path) -> Result<Child> {
             option("pid-file", "pid"),
             option("log-error", "log"),
         ])
-        .args([
-            "--bind-address=127.0.0.1",
-            &format!("--port={port}"),
-            "--innodb-buffer-pool-size=256M",
-        ])
+        .args(["--skip-networking", "--innodb-buffer-pool-size=256M"])
         // A slow disk must not be what the demo shows.
         .args([
             "--innodb-flush-log-at-trx-commit=2",
             "--innodb-log-file-size=256M",
             "--skip-name-resolve",
-        ])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        // Ctrl-C is for us; we end the server.
-        .process_group(0);
+        ]);
     if is_root() {
         command.arg("--user=root");
     }
-    command.spawn().context("cannot start mariadbd")
+    start::launch("mariadbd", &mut command, Stdio::null())
 }
