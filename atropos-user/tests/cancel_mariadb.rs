@@ -7,18 +7,21 @@
 
 mod common;
 
-use atropos::cancel::{Answer, Credentials, Endpoint, Initiator, Mysql};
+use atropos::cancel::{Answer, Credentials, Endpoint, Initiator, Mysql, MysqlSettings};
 use atropos::engine::input::Activity;
 use common::mariadb::MariaDb;
 use common::orders::{
-    KILL_CONNECTION, KILL_QUERY, KILL_QUERY_ID, LIMIT, credentials, id_of, initiator, refusal,
-    settings, sleeper, task, wait_until_gone,
+    KILL_CONNECTION, KILL_QUERY, KILL_QUERY_ID, credentials, id_of, initiator, refusal, settings,
+    sleeper, task, wait_until_gone,
 };
-use common::{clock_ns, mariadb};
+use common::{PATIENCE, eventually};
 
 macro_rules! server {
-    ($($option:expr),*) => {{
-        let Some(server) = MariaDb::start_with(&[$($option),*]) else { return };
+    () => {
+        server!(start)
+    };
+    ($start:ident $(, $options:expr)?) => {{
+        let Some(server) = MariaDb::$start($($options)?) else { return };
         server
     }};
 }
@@ -33,7 +36,6 @@ async fn each_rung_ends_a_running_statement_and_the_check_of_rights_passes() {
     for rung in [KILL_QUERY_ID, KILL_QUERY, KILL_CONNECTION] {
         let (id, handle) = sleeper(&server).await;
         let task = task(&mut watcher, id, Activity::Busy).await;
-        let before_ns = clock_ns();
         let answer = initiator.send(rung, &task).await;
         assert_eq!(
             answer,
@@ -41,15 +43,16 @@ async fn each_rung_ends_a_running_statement_and_the_check_of_rights_passes() {
             "{}",
             initiator.describe(rung, &task)
         );
-        let ended = tokio::time::timeout(LIMIT, handle).await.unwrap();
+        let ended = tokio::time::timeout(PATIENCE, handle).await;
+        let (mut conn, result) = ended.expect("it ends before its time").unwrap();
         if rung == KILL_CONNECTION {
+            // Told why or not, as the server gets to it.
+            assert!(result.is_err(), "{result:?}");
             wait_until_gone(&mut watcher, id).await;
         } else {
-            let (mut conn, result) = ended.unwrap();
             assert_eq!(result, Err(1317), "query execution was interrupted");
             assert_eq!(id_of(&mut conn).await, id, "the connection lives on");
         }
-        assert!(clock_ns() - before_ns < 1_000_000_000, "took too long");
     }
 }
 
@@ -105,47 +108,58 @@ async fn an_account_without_rights_is_refused_with_the_grant_that_it_lacks_and_n
 async fn a_server_that_hangs_or_is_gone_refuses_within_the_limit_and_is_found_again() {
     let mut server = server!();
     let mut watcher = server.connect().await;
-    let mut initiator = initiator(&server).await;
+    let endpoint = Endpoint::over_socket(&server.socket, credentials("root", ""));
+    let mut impatient = Mysql::new(MysqlSettings {
+        timeout: MysqlSettings::TIMEOUT,
+        ..settings(endpoint)
+    });
+    warm(&mut impatient).await;
+    let mut patient = initiator(&server).await;
     let (id, _handle) = sleeper(&server).await;
     let task = task(&mut watcher, id, Activity::Busy).await;
 
     server.freeze();
-    let before_ns = clock_ns();
-    let answer = initiator.send(KILL_QUERY_ID, &task).await;
-    let took_ns = clock_ns() - before_ns;
+    let answer = tokio::time::timeout(PATIENCE, impatient.send(KILL_QUERY_ID, &task)).await;
     server.thaw();
+    let answer = answer.expect("a server that hangs is given up");
     assert!(
         refusal(&answer).contains("no answer within 1000 ms"),
         "{answer:?}"
     );
-    assert!(took_ns < 1_500_000_000, "{took_ns}");
-    assert!(initiator.own_ids().is_empty());
-
-    initiator
-        .keep_warm()
-        .await
-        .expect("the server answers again");
-    assert_eq!(initiator.own_ids().len(), 1);
+    assert!(impatient.own_ids().is_empty());
+    warm(&mut impatient).await;
+    assert_eq!(impatient.own_ids().len(), 1);
 
     server.crash();
-    let before_ns = clock_ns();
-    let answer = initiator.send(KILL_CONNECTION, &task).await;
+    let answer = patient.send(KILL_CONNECTION, &task).await;
     assert!(refusal(&answer).contains("connection broke"), "{answer:?}");
-    assert!(refusal(&initiator.send(KILL_QUERY, &task).await).contains("no control connection"));
-    assert!(clock_ns() - before_ns < 1_500_000_000);
-    let first = initiator.keep_warm().await.unwrap_err();
+    let answer = patient.send(KILL_QUERY, &task).await;
+    assert!(
+        refusal(&answer).contains("no control connection"),
+        "{answer:?}"
+    );
+    let first = patient.keep_warm().await.unwrap_err();
     assert_eq!(
-        initiator.keep_warm().await.unwrap_err(),
+        patient.keep_warm().await.unwrap_err(),
         first,
         "said in the same words until it changes"
     );
 }
 
+/// Waits until the control connection is open.
+async fn warm(initiator: &mut Mysql) {
+    eventually("the server to answer in time", async || {
+        initiator.keep_warm().await.ok()
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_extra_port_is_used_when_every_ordinary_connection_is_taken() {
-    let extra = mariadb::free_port();
-    let option = format!("--extra-port={extra}");
-    let server = server!(&option, "--extra-max-connections=3", "--max-connections=10");
+    let server = server!(
+        start_listening,
+        &["--extra-max-connections=3", "--max-connections=10"]
+    );
     let mut watcher = server.connect().await;
     let (id, handle) = sleeper(&server).await;
     let task = task(&mut watcher, id, Activity::Busy).await;
@@ -161,7 +175,7 @@ async fn the_extra_port_is_used_when_every_ordinary_connection_is_taken() {
             .unwrap_err()
             .contains("Too many connections")
     );
-    endpoint.extra_port = Some(extra);
+    endpoint.extra_port = server.ports.map(|ports| ports.extra);
     let mut initiator = Mysql::open(settings(endpoint)).await.unwrap();
     initiator.check_permission().await.unwrap();
     assert_eq!(
@@ -197,7 +211,7 @@ async fn an_account_that_is_authenticated_by_the_socket_needs_no_password() {
 /// Over TCP, through a role, with a password from a file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_with_its_rights_from_a_role_works_over_tcp() {
-    let server = server!();
+    let server = server!(start_listening, &[]);
     server
         .run(&[
             "CREATE ROLE canceller",
@@ -210,7 +224,8 @@ async fn an_account_with_its_rights_from_a_role_works_over_tcp() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "hush-hush\n").unwrap();
     let credentials = Credentials::load("atropos", Some(file.path()), None).unwrap();
-    let endpoint = Endpoint::over_tcp("127.0.0.1", server.port, credentials);
+    let port = server.ports.unwrap().port;
+    let endpoint = Endpoint::over_tcp("127.0.0.1", port, credentials);
     Mysql::open(settings(endpoint))
         .await
         .unwrap()

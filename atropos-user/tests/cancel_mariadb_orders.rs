@@ -12,12 +12,12 @@ use std::time::Duration;
 use atropos::cancel::{Answer, Initiator};
 use atropos::engine::input::{Activity, OrderResult};
 use atropos::engine::record::Task;
-use common::clock_ns;
-use common::mariadb::MariaDb;
+use common::mariadb::{MariaDb, code};
 use common::orders::{
-    KILL_CONNECTION, KILL_QUERY, KILL_QUERY_ID, LIMIT, code, id_of, initiator, refusal, row,
-    sleeper, task, task_unless, wait_until_gone,
+    KILL_CONNECTION, KILL_QUERY, KILL_QUERY_ID, id_of, initiator, refusal, row, sleeper, sleeps,
+    task, task_unless, wait_until_gone,
 };
+use common::{PATIENCE, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -52,10 +52,11 @@ async fn a_session_idle_in_a_transaction_is_freed_by_kill_connection_and_by_noth
 
     let answer = initiator.send(KILL_QUERY, &idle).await;
     assert_eq!(answer.result, OrderResult::Accepted);
-    let deadline_ns = clock_ns() + LIMIT.as_nanos() as u64;
-    while row(&mut watcher, id).await.unwrap().2 != "Killed" {
-        assert!(clock_ns() < deadline_ns, "the order never arrived");
-    }
+    eventually("the order to arrive", async || {
+        let (_, _, command) = row(&mut watcher, id).await.unwrap();
+        (command == "Killed").then_some(())
+    })
+    .await;
     let (_, _, command) = row(&mut watcher, waiter_id).await.unwrap();
     assert!(
         command == "Query" && !alter.is_finished(),
@@ -66,7 +67,7 @@ async fn a_session_idle_in_a_transaction_is_freed_by_kill_connection_and_by_noth
         initiator.send(KILL_CONNECTION, &idle).await,
         Answer::accepted()
     );
-    tokio::time::timeout(LIMIT, alter)
+    tokio::time::timeout(PATIENCE, alter)
         .await
         .expect("the ALTER goes on")
         .unwrap()
@@ -188,13 +189,48 @@ async fn runs(watcher: &mut Conn, task: &Task, word: &str) -> bool {
     watcher.query_first(text).await.unwrap() == Some(1_u8)
 }
 
+/// When to send an order so that it arrives about when a statement ends, which is learned on the way.
+struct Aim {
+    delay_us: u64,
+    step_us: u64,
+    was_early: Option<bool>,
+}
+
+impl Aim {
+    const STEPS_US: (u64, u64) = (40, 4_000);
+
+    /// Begins some milliseconds before the end of a statement that takes so long.
+    fn at_the_end_of(statement_us: u64) -> Self {
+        Self {
+            delay_us: statement_us.saturating_sub(5_000),
+            step_us: Self::STEPS_US.0,
+            was_early: None,
+        }
+    }
+
+    /// The last order came while the statement ran, or too late. Goes on in ever larger steps until it comes to the other side, and then
+    /// in small ones: it stays at the end, and finds it again when the machine becomes slower or faster.
+    fn learn(&mut self, early: bool) {
+        let (least, most) = Self::STEPS_US;
+        self.step_us = match self.was_early.replace(early) {
+            Some(before) if before == early => (self.step_us * 5 / 4 + 1).min(most),
+            _ => least,
+        };
+        self.delay_us = if early {
+            self.delay_us + self.step_us
+        } else {
+            self.delay_us.saturating_sub(self.step_us)
+        };
+    }
+}
+
 /// The statement ends about when the order arrives, 200 times; the statement behind it must always live.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_races_with_the_end_of_its_statement_never_hits_the_next_one() {
     let server = server!();
     let mut watcher = server.connect().await;
     let mut initiator = initiator(&server).await;
-    let (mut missed, mut interrupted, mut refused, mut delay_us) = (0, 0, 0, 35_000_u64);
+    let (mut missed, mut interrupted, mut aim) = (0, 0, Aim::at_the_end_of(40_000));
     for round in 0..200_u32 {
         let mut conn = server.connect().await;
         let id = id_of(&mut conn).await;
@@ -211,7 +247,7 @@ async fn an_order_that_races_with_the_end_of_its_statement_never_hits_the_next_o
         if !runs(&mut watcher, &task, "first").await {
             continue;
         }
-        tokio::time::sleep(Duration::from_micros(delay_us)).await;
+        tokio::time::sleep(Duration::from_micros(aim.delay_us)).await;
         let answer = initiator.send(KILL_QUERY_ID, &task).await;
         let (first, next) = handle.await.unwrap();
         assert_eq!(
@@ -225,20 +261,9 @@ async fn an_order_that_races_with_the_end_of_its_statement_never_hits_the_next_o
                 assert_eq!(first, Ok(()), "round {round}: missed, yet hit");
                 missed += 1;
             }
-            // A machine that is too busy to answer in time hits nobody either.
-            OrderResult::Refused(why) if why.contains("no answer") => {
-                refused += 1;
-                assert!(refused < 5, "the server answers no more: {why}");
-                initiator.keep_warm().await.unwrap();
-            }
             other => panic!("round {round}: {other:?}"),
         }
-        // Finds the end of the statement on this machine, and stays there.
-        delay_us = if first.is_err() {
-            delay_us + 40
-        } else {
-            delay_us.saturating_sub(40)
-        };
+        aim.learn(first.is_err());
     }
     assert!(
         missed > 0 && interrupted > 0,
@@ -268,17 +293,13 @@ async fn a_statement_that_shares_its_number_with_a_session_that_was_pinged_is_en
         for other in &mut pinged {
             other.ping().await.unwrap();
         }
-        let mut sleeper = conn.take().unwrap();
-        let handle = tokio::spawn(async move {
-            let result = sleeper.query_drop("SELECT SLEEP(30)").await.map_err(code);
-            (sleeper, result)
-        });
+        let handle = sleeps(conn.take().unwrap());
         let task = task(&mut watcher, id, Activity::Busy).await;
         shared = sessions_with(&mut watcher, task.request).await > 1;
         let answer = initiator.send(KILL_QUERY_ID, &task).await;
         assert_eq!(answer.result, OrderResult::Accepted);
         assert_eq!(answer.detail.contains("KILL QUERY"), shared, "{answer:?}");
-        let ended = tokio::time::timeout(LIMIT, handle)
+        let ended = tokio::time::timeout(PATIENCE, handle)
             .await
             .expect("the statement ends");
         let (sleeper, result) = ended.unwrap();

@@ -217,16 +217,18 @@ async fn a_disk_that_never_answers_holds_up_nobody() {
         .open(&pipe)
         .unwrap();
     let mut audit = open(&pipe);
-    let before_ns = common::clock_ns();
     for _ in 0..3_000 {
         audit.decision(&decision());
     }
-    let intent = audit.order(&order(), "KILL QUERY ID 99123").await;
+    let order = order();
+    let ordered = audit.order(&order, "KILL QUERY ID 99123");
+    let intent = tokio::time::timeout(common::PATIENCE, ordered)
+        .await
+        .expect("nobody waits for the disk");
     assert!(
         matches!(intent, Intent::Late | Intent::Failed(_)),
         "{intent:?}"
     );
-    assert!(common::clock_ns() - before_ns < 3_000_000_000);
     assert!(audit.counts().lost > 1_000);
     assert!(audit.trouble().unwrap().contains("too slow"));
 }

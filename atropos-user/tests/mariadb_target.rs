@@ -3,82 +3,32 @@
 
 mod common;
 
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use atropos::elf::Image;
 use atropos::memory::Memory as _;
 use atropos::target::{Process, ProcessMemory};
 
-use common::{Started, skip, wait_for};
+use common::mariadb::MariaDb;
+use common::orders::id_of;
 
-/// A private server in an empty data directory: no accounts, loopback only, a port that the kernel chose.
-fn server(folder: &Path) -> (Started, u16) {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let log = std::fs::File::create(folder.join("log")).unwrap();
-    let mut command = Command::new("/usr/sbin/mariadbd");
-    command
-        .args([
-            "--no-defaults",
-            "--user=root",
-            "--skip-grant-tables",
-            "--bind-address=127.0.0.1",
-        ])
-        .args(["--innodb-buffer-pool-size=8M", "--innodb-log-file-size=4M"])
-        .arg(format!("--datadir={}", folder.display()))
-        .arg(format!("--socket={}", folder.join("server.sock").display()))
-        .arg(format!("--port={port}"))
-        .stderr(Stdio::from(log));
-    (Started::new(&mut command), port)
-}
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_server_tells_its_sockets_and_its_sessions() {
+    let Some(server) = MariaDb::start_listening(&[]) else {
+        return;
+    };
+    let mut client = server.connect().await;
+    let connection = id_of(&mut client).await;
 
-#[test]
-fn a_live_server_tells_its_sockets_and_its_sessions() {
-    if !Path::new("/usr/sbin/mariadbd").exists() {
-        return skip("no /usr/sbin/mariadbd (Debian package mariadb-server)");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("server.sock");
-    let (server, port) = server(folder.path());
-    wait_for("the server to listen", || {
-        std::os::unix::net::UnixStream::connect(&socket).ok()
-    });
-
-    let mut client = Command::new("mariadb");
-    client
-        .args([
-            "--no-defaults",
-            "--unbuffered",
-            "--skip-column-names",
-            "--socket",
-        ])
-        .arg(&socket);
-    let mut client = Started::new(&mut client);
-    client
-        .0
-        .stdin
-        .as_mut()
-        .unwrap()
-        .write_all(b"SELECT CONNECTION_ID();\n")
-        .unwrap();
-    let connection: u64 = client.line().parse().unwrap();
-
-    let process = Process::open(server.pid()).unwrap();
-    let listening = process.listening().unwrap();
+    let process = Process::open(server.pid).unwrap();
+    let (listening, ports) = (process.listening().unwrap(), server.ports.unwrap());
     assert!(
         listening
             .unix
             .iter()
-            .any(|found| found.path_for_us == socket),
+            .any(|found| found.path_for_us == server.socket),
         "{listening:?}"
     );
     assert!(
-        listening.tcp.iter().any(|found| found.port() == port),
+        listening.tcp.iter().any(|found| found.port() == ports.port),
         "{listening:?}"
     );
 

@@ -7,20 +7,18 @@ mod program;
 
 use std::time::Duration;
 
-use atropos::agent::resolve::Resolved;
 use atropos::agent::why::{MutexWait, look};
 use atropos::config;
-use atropos::target::Process;
 use usdt_probes::client::Client;
 use usdt_probes::server::Server;
 
-use common::wait_for;
+use common::{resolve, wait_for};
 
 /// The one wait that there is when `holding` runs in one session and `wanting` in another.
 fn wait(holding: &str, wanting: &str) -> (Client, Client, MutexWait, Server) {
     let server = program::start();
     let preset = config::load("sample").unwrap_or_else(|problems| panic!("{problems}"));
-    let resolved = Resolved::new(Process::open(server.pid()).unwrap(), preset).unwrap();
+    let resolved = resolve(server.pid(), preset);
     let (mut holder, mut waiter) = (
         server.connect("holder").unwrap(),
         server.connect("waiter").unwrap(),

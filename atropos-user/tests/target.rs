@@ -313,19 +313,17 @@ fn a_program_deleted_or_replaced_on_disk_is_read_from_the_mapping() {
 #[test]
 fn a_process_is_found_by_its_executable() {
     let folder = tempfile::tempdir().unwrap();
-    let program = compile(PLAIN, &folder.path().join("lonely-fixture"), &["-O1"]);
+    // A name of this test's own: what other programs are called is not known.
+    let name = format!("lonely-{}", std::process::id());
+    let program = compile(PLAIN, &folder.path().join(&name), &["-O1"]);
     let mut first = Started::new(&mut Command::new(&program));
     first.line();
     assert_eq!(find_by_exe(&program).unwrap().pid(), first.pid());
-    assert_eq!(
-        find_by_exe(Path::new("lonely-fixture")).unwrap().pid(),
-        first.pid()
-    );
-    let error = find_by_exe(Path::new("lonely-fixtures"))
-        .unwrap_err()
-        .to_string();
+    assert_eq!(find_by_exe(Path::new(&name)).unwrap().pid(), first.pid());
+    let error = find_by_exe(Path::new(&format!("{name}s"))).unwrap_err();
+    let error = error.to_string();
     assert!(
-        error.contains("closest running: lonely-fixture ("),
+        error.contains(&format!("closest running: {name} (")),
         "{error}"
     );
     let mut second = Started::new(&mut Command::new(&program));

@@ -13,7 +13,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use tempfile::TempDir;
 
-use super::clock_ns;
+use super::{Deadline, clock_ns};
 
 /// Servers that one test program runs at a time: more than a small machine can start within the limit helps nobody.
 const SERVERS: usize = 3;
@@ -21,6 +21,19 @@ static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// `ER_CON_COUNT_ERROR`: every connection is taken, for a moment perhaps by one that has just been given up.
+const TOO_MANY_CONNECTIONS: u16 = 1040;
+
+/// What [`code`] gives for a connection that is gone.
+pub const GONE: u16 = 0;
+
+/// The server's error code, or [`GONE`].
+pub fn code(error: mysql_async::Error) -> u16 {
+    match error {
+        mysql_async::Error::Server(error) => error.code,
+        _ => GONE,
+    }
+}
 
 /// A running server. Account `root` has no password. It ends with the thread that started it: start it in the test
 /// itself, not on a thread that goes away.
@@ -29,8 +42,8 @@ pub struct MariaDb {
     pub pid: u32,
     /// Its socket.
     pub socket: PathBuf,
-    /// Its TCP port on 127.0.0.1.
-    pub port: u16,
+    /// Its TCP ports on 127.0.0.1, if it has any.
+    pub ports: Option<Ports>,
     /// Its data directory.
     pub datadir: PathBuf,
     program: PathBuf,
@@ -38,6 +51,39 @@ pub struct MariaDb {
     child: Child,
     directory: TempDir,
     _slot: Slot,
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// The ordinary one.
+    pub port: u16,
+    /// `extra_port`.
+    pub extra: u16,
+}
+
+impl Ports {
+    /// Two that were free a moment ago.
+    fn pick() -> Self {
+        let listen = || TcpListener::bind(("127.0.0.1", 0)).expect("a free loopback port");
+        let (port, extra) = (listen(), listen());
+        let number = |listener: &TcpListener| {
+            let address = listener.local_addr();
+            address.expect("a bound socket has an address").port()
+        };
+        Self {
+            port: number(&port),
+            extra: number(&extra),
+        }
+    }
+
+    fn arguments(self) -> [String; 3] {
+        [
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--port={}", self.port),
+            format!("--extra-port={}", self.extra),
+        ]
+    }
 }
 
 /// One of [`SERVERS`].
@@ -68,6 +114,15 @@ pub fn program() -> Option<PathBuf> {
     find(&["mariadbd"])
 }
 
+/// The same, or said that it is missing.
+fn installed() -> Option<PathBuf> {
+    let program = program();
+    if program.is_none() {
+        super::skip("MariaDB is not installed (apt-get install mariadb-server)");
+    }
+    program
+}
+
 fn find(names: &[&str]) -> Option<PathBuf> {
     let directories = [
         "/usr/sbin",
@@ -86,15 +141,6 @@ fn find(names: &[&str]) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free loopback port");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port()
-}
-
 impl MariaDb {
     /// Starts a server with its defaults, or `None` where none is installed.
     pub fn start() -> Option<Self> {
@@ -103,15 +149,20 @@ impl MariaDb {
 
     /// Starts a server with further options, or `None` where none is installed.
     pub fn start_with(options: &[&str]) -> Option<Self> {
-        let Some(server) = program() else {
-            super::skip("MariaDB is not installed (apt-get install mariadb-server)");
-            return None;
-        };
-        Self::start_program(&server, options)
+        Self::make(&installed()?, options, None)
+    }
+
+    /// The same with TCP, an ordinary port and an extra one.
+    pub fn start_listening(options: &[&str]) -> Option<Self> {
+        Self::make(&installed()?, options, Some(Ports::pick()))
     }
 
     /// Starts this program as the server, or `None` where no installer of MariaDB is installed.
-    pub fn start_program(server: &Path, options: &[&str]) -> Option<Self> {
+    pub fn start_program(server: &Path) -> Option<Self> {
+        Self::make(server, &[], None)
+    }
+
+    fn make(server: &Path, options: &[&str], ports: Option<Ports>) -> Option<Self> {
         let Some(installer) = find(&["mariadb-install-db", "mysql_install_db"]) else {
             super::skip("MariaDB is not installed (apt-get install mariadb-server)");
             return None;
@@ -122,21 +173,18 @@ impl MariaDb {
             .tempdir()
             .expect("a temporary directory");
         install(&installer, &directory.path().join("data"), directory.path());
-        let port = free_port();
         let mut arguments = vec![
-            format!("--port={port}"),
-            "--bind-address=127.0.0.1".to_owned(),
             "--skip-log-bin".to_owned(),
             "--innodb-buffer-pool-size=32M".to_owned(),
             "--innodb-flush-log-at-trx-commit=2".to_owned(),
             "--basedir=/usr".to_owned(),
         ];
         arguments.extend(options.iter().map(|option| (*option).to_owned()));
-        let child = spawn(server, directory.path(), &arguments);
+        let child = spawn(server, directory.path(), &arguments, ports);
         let mut this = Self {
             pid: child.id(),
             socket: directory.path().join("s"),
-            port,
+            ports,
             datadir: directory.path().join("data"),
             program: server.to_owned(),
             arguments,
@@ -144,33 +192,45 @@ impl MariaDb {
             directory,
             _slot: slot,
         };
-        this.wait_until_up();
+        while let Err(log) = this.wait_until_up() {
+            // Somebody else may have taken a port in the meantime.
+            assert!(
+                this.ports.is_some() && log.contains("Address already in use"),
+                "mariadbd did not come up: {log}"
+            );
+            this.ports = Some(Ports::pick());
+            this.spawn_again();
+        }
         Some(this)
     }
 
     /// Starts the server again on the same data, after [`Self::crash`].
     pub fn restart(&mut self) {
         let _ = fs::remove_file(&self.socket);
-        self.child = spawn(&self.program, self.directory.path(), &self.arguments);
-        self.pid = self.child.id();
-        self.wait_until_up();
+        self.spawn_again();
+        if let Err(log) = self.wait_until_up() {
+            panic!("mariadbd did not come up again: {log}");
+        }
     }
 
-    fn wait_until_up(&mut self) {
+    fn spawn_again(&mut self) {
+        let folder = self.directory.path();
+        self.child = spawn(&self.program, folder, &self.arguments, self.ports);
+        self.pid = self.child.id();
+    }
+
+    /// # Errors
+    /// What the server wrote before it ended, or until the time was over.
+    fn wait_until_up(&mut self) -> Result<(), String> {
         let deadline_ns = clock_ns() + START_LIMIT.as_nanos() as u64;
         while std::os::unix::net::UnixStream::connect(&self.socket).is_err() {
-            let over = self
-                .child
-                .try_wait()
-                .expect("the child can be asked")
-                .is_some();
-            assert!(
-                !over && clock_ns() < deadline_ns,
-                "mariadbd did not come up: {}",
-                self.log()
-            );
+            let ended = self.child.try_wait().expect("the child can be asked");
+            if ended.is_some() || clock_ns() > deadline_ns {
+                return Err(self.log());
+            }
             thread::sleep(Duration::from_millis(20));
         }
+        Ok(())
     }
 
     /// What the server wrote.
@@ -190,9 +250,15 @@ impl MariaDb {
             .user(Some(user))
             .pass(password)
             .prefer_socket(false);
-        Conn::new(options)
-            .await
-            .expect("the private server accepts the connection")
+        let deadline = Deadline::new();
+        loop {
+            match Conn::new(options.clone()).await {
+                Ok(conn) => return conn,
+                Err(mysql_async::Error::Server(error)) if error.code == TOO_MANY_CONNECTIONS => {}
+                Err(error) => panic!("the private server refuses the connection: {error}"),
+            }
+            deadline.pause("a free connection").await;
+        }
     }
 
     /// Runs statements as `root`.
@@ -263,7 +329,7 @@ impl Drop for MariaDb {
 }
 
 /// Starts a server on the data directory in this folder.
-fn spawn(server: &Path, folder: &Path, arguments: &[String]) -> Child {
+fn spawn(server: &Path, folder: &Path, arguments: &[String], ports: Option<Ports>) -> Child {
     let log = File::create(folder.join("log")).expect("a log file");
     // The server also ends when the test process is killed and can drop nothing.
     let mut command = match find(&["setpriv"]) {
@@ -287,6 +353,10 @@ fn spawn(server: &Path, folder: &Path, arguments: &[String]) -> Child {
         .stdout(Stdio::null())
         .stderr(log)
         .process_group(0);
+    match ports {
+        Some(ports) => command.args(ports.arguments()),
+        None => command.arg("--skip-networking"),
+    };
     command.spawn().expect("mariadbd starts")
 }
 

@@ -2,18 +2,25 @@
 #![allow(
     clippy::unwrap_used,
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::print_stderr,
     reason = "each test binary uses its own part; a skip must be seen"
 )]
 
+pub mod crowd;
 pub mod mariadb;
 pub mod orders;
 pub mod postgresql;
+mod wait;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+
+use atropos::agent::resolve::Resolved;
+use atropos::config::Preset;
+use atropos::target::Process;
+pub use wait::{Deadline, PATIENCE, eventually, wait_for};
 
 /// Says that a test cannot run here. On the project's CI (`CI=true`) that is a failure.
 #[track_caller]
@@ -58,6 +65,12 @@ pub fn copy_program(from: &Path, to: &Path) {
     );
 }
 
+/// A preset meets a process.
+#[track_caller]
+pub fn resolve(pid: u32, preset: Preset) -> Resolved {
+    Resolved::new(Process::open(pid).unwrap(), preset).unwrap_or_else(|error| panic!("{error:#}"))
+}
+
 /// A started program that is killed and reaped when the test is over, however it ends.
 pub struct Started(pub Child);
 
@@ -100,18 +113,6 @@ impl Drop for Started {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Asks again and again until there is an answer; fails after ten seconds.
-#[track_caller]
-pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..2000 {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("waited 10 s in vain for {what}");
 }
 
 /// A program that counts its processes and threads from 1, as in a container. It ends with the process that is started.

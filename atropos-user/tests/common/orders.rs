@@ -7,15 +7,17 @@ use atropos::engine::input::{Activity, OrderResult, SessionKey};
 use atropos::engine::record::Task;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use tokio::task::JoinHandle;
 
-use super::clock_ns;
-use super::mariadb::MariaDb;
+use super::mariadb::{MariaDb, code};
+use super::{Deadline, PATIENCE, clock_ns, eventually};
 
 pub const KILL_QUERY_ID: u8 = 0;
 pub const KILL_QUERY: u8 = 1;
 pub const KILL_CONNECTION: u8 = 2;
 const WHO_AM_I: &str = "SELECT CONNECTION_ID()";
-pub const LIMIT: Duration = Duration::from_secs(10);
+/// Longer than any test waits for its end.
+const SLEEP: &str = "SELECT SLEEP(300)";
 
 pub fn credentials(user: &str, password: &str) -> Credentials {
     Credentials {
@@ -32,7 +34,8 @@ pub fn settings(endpoint: Endpoint) -> MysqlSettings {
             MysqlCommand::KillQuery,
             MysqlCommand::KillConnection,
         ],
-        timeout: MysqlSettings::TIMEOUT,
+        // A busy server answers late; only a test of what is late has less patience.
+        timeout: PATIENCE,
         clock: clock_ns,
     }
 }
@@ -64,12 +67,9 @@ pub async fn task_unless(
     activity: Activity,
     over: impl Fn() -> bool,
 ) -> Option<Task> {
-    let deadline_ns = clock_ns() + LIMIT.as_nanos() as u64;
+    let deadline = Deadline::new();
     loop {
-        assert!(
-            clock_ns() < deadline_ns,
-            "connection {id} never became {activity:?}"
-        );
+        deadline.check(&format!("connection {id} to be {activity:?}"));
         if settled(watcher, id).await
             && let Some((thread, request, command)) = row(watcher, id).await
             && (command == "Sleep") == (activity != Activity::Busy)
@@ -106,22 +106,19 @@ pub async fn id_of(conn: &mut Conn) -> u64 {
     conn.query_first(WHO_AM_I).await.unwrap().unwrap()
 }
 
-/// Starts `SELECT SLEEP(30)`; the handle gives the connection back with what the statement came to.
-pub async fn sleeper(server: &MariaDb) -> (u64, tokio::task::JoinHandle<(Conn, Result<(), u16>)>) {
+/// A statement that sleeps on; the handle gives the connection back with what the statement came to.
+pub async fn sleeper(server: &MariaDb) -> (u64, JoinHandle<(Conn, Result<(), u16>)>) {
     let mut conn = server.connect().await;
     let id = id_of(&mut conn).await;
-    let handle = tokio::spawn(async move {
-        let result = conn.query_drop("SELECT SLEEP(30)").await.map_err(code);
-        (conn, result)
-    });
-    (id, handle)
+    (id, sleeps(conn))
 }
 
-pub fn code(error: mysql_async::Error) -> u16 {
-    match error {
-        mysql_async::Error::Server(server) => server.code,
-        other => panic!("not an answer of the server: {other}"),
-    }
+/// The same on this connection.
+pub fn sleeps(mut conn: Conn) -> JoinHandle<(Conn, Result<(), u16>)> {
+    tokio::spawn(async move {
+        let result = conn.query_drop(SLEEP).await.map_err(code);
+        (conn, result)
+    })
 }
 
 pub fn refusal(answer: &Answer) -> &str {
@@ -132,9 +129,8 @@ pub fn refusal(answer: &Answer) -> &str {
 }
 
 pub async fn wait_until_gone(watcher: &mut Conn, id: u64) {
-    let deadline_ns = clock_ns() + LIMIT.as_nanos() as u64;
-    while row(watcher, id).await.is_some() {
-        assert!(clock_ns() < deadline_ns, "connection {id} is still there");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    eventually(&format!("connection {id} to go"), async || {
+        row(watcher, id).await.is_none().then_some(())
+    })
+    .await;
 }

@@ -1,4 +1,4 @@
-//! A private `PostgreSQL` cluster: own data directory, socket and loopback port; gone when dropped, also on panic.
+//! A private `PostgreSQL` cluster: own data directory and socket, no TCP; gone when dropped, also on panic.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,13 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::mariadb::free_port;
-use super::{clock_ns, in_own_pid_namespace, only_child};
+use super::{Deadline, clock_ns, in_own_pid_namespace, only_child};
 
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// Part of the socket's name and nothing else: the server listens nowhere but in its own folder.
+const PORT: u16 = 5432;
 
 /// A running cluster. User `postgres` has no password. It ends with the thread that started it.
 pub struct Postgres {
@@ -21,7 +23,7 @@ pub struct Postgres {
     pub pid: u32,
     /// Its socket.
     pub socket: PathBuf,
-    /// Its port.
+    /// Its port, which is part of the socket's name.
     pub port: u16,
     child: Child,
     directory: TempDir,
@@ -104,16 +106,15 @@ impl Postgres {
             "cannot make a cluster: {}",
             String::from_utf8_lossy(&made.stderr)
         );
-        let port = free_port();
         let log = File::create(directory.path().join("log")).expect("a log file");
         let child = command(&bin.join("postgres"))
             .arg("-D")
             .arg(&data)
-            .args(["-c", "listen_addresses=127.0.0.1"])
+            .args(["-c", "listen_addresses="])
             .args(["-c", "shared_buffers=16MB", "-c", "fsync=off"])
             .args(["-c", "max_prepared_transactions=10"])
             .args(settings.iter().flat_map(|setting| ["-c", setting]))
-            .args(["-c", &format!("port={port}")])
+            .args(["-c", &format!("port={PORT}")])
             .arg("-c")
             .arg(format!(
                 "unix_socket_directories={}",
@@ -127,8 +128,8 @@ impl Postgres {
             .expect("postgres starts");
         let mut this = Self {
             pid: child.id(),
-            socket: directory.path().join(format!(".s.PGSQL.{port}")),
-            port,
+            socket: directory.path().join(format!(".s.PGSQL.{PORT}")),
+            port: PORT,
             child,
             directory,
         };
@@ -158,15 +159,23 @@ impl Postgres {
 
     /// A connection as `postgres` with its process id.
     pub async fn connect(&self) -> (Client, u64) {
-        let (client, connection) = Config::new()
+        let mut config = Config::new();
+        config
             .host_path(self.directory.path())
             .port(self.port)
             .user("postgres")
             .dbname("postgres")
-            .application_name("person")
-            .connect(NoTls)
-            .await
-            .expect("the private server accepts the connection");
+            .application_name("person");
+        let deadline = Deadline::new();
+        let (client, connection) = loop {
+            match config.connect(NoTls).await {
+                Ok(connected) => break connected,
+                // The place of a session that has just gone is free a moment later.
+                Err(error) if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) => {}
+                Err(error) => panic!("the private server refuses the connection: {error}"),
+            }
+            deadline.pause("a free connection").await;
+        };
         tokio::spawn(connection);
         let pid: i32 = client
             .query_one("select pg_backend_pid()", &[])

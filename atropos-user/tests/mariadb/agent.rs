@@ -3,14 +3,11 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::common::mariadb::MariaDb;
-
-/// How long anything may take that the agent is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::common::{Deadline, PATIENCE};
 
 /// A running `atropos run --json`.
 pub(crate) struct Agent {
@@ -70,8 +67,9 @@ impl Agent {
         if let Some(line) = self.said.iter().find(|line| wanted(line)) {
             return line.clone();
         }
+        let deadline = Deadline::new();
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(deadline.left()) {
                 Ok(line) => {
                     self.said.push(line.clone());
                     if wanted(&line) {

@@ -1,30 +1,20 @@
 //! What must never happen: a changed answer, a probe left behind, an order that may not be, a half attached agent.
 
 use std::collections::BTreeSet;
+use std::process::{Command, Output};
 
 use aya::programs::loaded_programs;
 use mysql_async::prelude::Queryable as _;
 
 use crate::agent::{Agent, atropos};
+use crate::common::crowd::Crowd;
+use crate::common::eventually;
 use crate::common::mariadb::MariaDb;
-use crate::scene::{Crowd, Person, eventually, server, waiting};
+use crate::scene::{Person, server, waiting};
 
 const READ: &str = "select v from w.t where id = 7";
 const SCAN: &str =
     "select sum(crc32(concat(a.id, a.v, b.id))) from w.big a join w.big b on b.id = a.id";
-
-/// Programs of ours that the kernel has at this moment.
-fn programs_of_ours() -> usize {
-    loaded_programs()
-        .filter_map(Result::ok)
-        .filter(|program| {
-            matches!(
-                program.name_as_str(),
-                Some("site" | "task_exit" | "task_new")
-            )
-        })
-        .count()
-}
 
 /// Ids of the programs that a process holds, as the kernel tells of its descriptors: others on the machine do not count.
 fn programs_held_by(pid: u32) -> BTreeSet<u32> {
@@ -59,7 +49,7 @@ async fn a_killed_agent_leaves_no_probe_and_the_server_goes_on() {
         assert!(any_is_loaded(&held), "the agent is attached");
         agent.kill();
         eventually("the kernel to drop the programs", async || {
-            !any_is_loaded(&held)
+            (!any_is_loaded(&held)).then_some(())
         })
         .await;
         crowd.gets_on().await;
@@ -79,7 +69,7 @@ async fn answers_under_full_probing_equal_those_without() {
         .spawn()
         .unwrap();
     let held = || programs_held_by(probing.id());
-    eventually("the probes", async || !held().is_empty()).await;
+    eventually("the probes", async || (!held().is_empty()).then_some(())).await;
     let mut compared = 0;
     while probing.try_wait().unwrap().is_none() {
         let probed: Option<f64> = conn.query_first(SCAN).await.unwrap();
@@ -127,7 +117,10 @@ async fn equal_small_writers_that_queue_for_one_row_are_no_reason_to_cancel() {
     let mut agent = Agent::attach(&server, &["--slo", "p99=1ms", "--enforce"]);
     let crowd = Crowd::gather(&server, "update w.t set v = v + 1 where id = 1", 16).await;
     let enough = crowd.done() + 2000;
-    eventually("two thousand updates", async || crowd.done() > enough).await;
+    eventually("two thousand updates", async || {
+        (crowd.done() > enough).then_some(())
+    })
+    .await;
     assert_eq!(crowd.disperse().await, 0);
     assert!(agent.sent().is_empty(), "nobody is to blame");
 }
@@ -148,7 +141,6 @@ async fn bad_input_is_a_clear_error_with_its_own_code_and_attaches_nothing() {
     server
         .run(&["create user poor identified by 'geheim'"])
         .await;
-    let before = programs_of_ours();
     let pid = server.pid.to_string();
     let socket = server.socket.display().to_string();
     let own = std::process::id().to_string();
@@ -177,40 +169,41 @@ async fn bad_input_is_a_clear_error_with_its_own_code_and_attaches_nothing() {
         (&["--pid", &pid, "--slo", "fast"], 2, "--slo fast"),
     ];
     for (arguments, code, says) in cases {
-        let output = atropos().arg("run").args(arguments).output().unwrap();
+        let output = run(arguments).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
         assert!(text.contains(says), "{arguments:?}: {text}");
+        assert_nothing_was_attached(&output);
     }
     // A user without rights is refused before anything is attached, and the password is not shown.
-    let output = atropos()
-        .args([
-            "run",
-            "--pid",
-            &pid,
-            "--socket",
-            &socket,
-            "--user",
-            "poor",
-            "--enforce",
-        ])
+    let poor = ["--user", "poor", "--enforce"];
+    let output = run(&[&["--pid", &pid, "--socket", &socket][..], &poor].concat())
         .env("ATROPOS_PASSWORD", "geheim")
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(6), "{text}");
     assert!(text.contains("GRANT") && !text.contains("geheim"), "{text}");
-    eventually(
-        "the kernel to have no program more than before",
-        async || programs_of_ours() <= before,
-    )
-    .await;
+    assert_nothing_was_attached(&output);
+}
+
+/// `atropos run`, whose every event can be read.
+fn run(arguments: &[&str]) -> Command {
+    let mut command = atropos();
+    command.args(["run", "--json"]).args(arguments);
+    command
+}
+
+/// What it says of its events, and it says when it has attached.
+fn assert_nothing_was_attached(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains(r#""event":"attached""#), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_privileges_the_error_names_what_is_missing() {
     let Some(server) = server().await else { return };
-    let output = std::process::Command::new("setpriv")
+    let output = Command::new("setpriv")
         .args([
             "--reuid=65534",
             "--regid=65534",
@@ -235,7 +228,7 @@ async fn a_server_that_restarts_is_followed_when_it_was_named_by_its_program() {
     let program = folder.path().join("mariadbd");
     drop(first);
     crate::common::copy_program(&crate::common::mariadb::program().unwrap(), &program);
-    let Some(mut server) = MariaDb::start_program(&program, &[]) else {
+    let Some(mut server) = MariaDb::start_program(&program) else {
         return;
     };
     let exe = program.display().to_string();

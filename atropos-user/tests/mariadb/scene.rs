@@ -1,14 +1,11 @@
-//! People and programs at the server: readers and writers that must not be hurt, and those who do harm.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+//! People at the server: those who do harm, and whom they keep waiting.
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tokio::task::JoinHandle;
 
-use crate::common::mariadb::MariaDb;
+use crate::common::eventually;
+use crate::common::mariadb::{MariaDb, code};
 
 /// A server with tables `w.t` (what everybody wants), `w.other` (what nobody wants) and `w.big` (slow to update).
 pub(crate) async fn server() -> Option<MariaDb> {
@@ -61,11 +58,8 @@ impl Person {
             self.id
         );
         eventually("the transaction to be forgotten", async || {
-            watcher
-                .query_first::<f64, _>(idle.as_str())
-                .await
-                .unwrap()
-                .is_some_and(|ms| ms > 4000.0)
+            let idle_ms: Option<f64> = watcher.query_first(idle.as_str()).await.unwrap();
+            idle_ms.filter(|ms| *ms > 4000.0)
         })
         .await;
     }
@@ -81,94 +75,14 @@ impl Person {
     }
 }
 
-/// The server's error code, 0 for a connection that is gone.
-fn code(error: mysql_async::Error) -> u16 {
-    match error {
-        mysql_async::Error::Server(error) => error.code,
-        _ => 0,
-    }
-}
-
-/// Innocents who use `w.t` over and over; each error counts.
-pub(crate) struct Crowd {
-    stop: Arc<AtomicBool>,
-    done: Arc<AtomicU64>,
-    errors: Arc<AtomicU64>,
-    members: Vec<JoinHandle<()>>,
-}
-
-impl Crowd {
-    pub(crate) async fn gather(server: &MariaDb, statement: &'static str, count: usize) -> Self {
-        let (stop, done, errors) = (Arc::default(), Arc::default(), Arc::default());
-        let mut members = Vec::new();
-        for _ in 0..count {
-            let mut conn = server.connect().await;
-            let (stop, done, errors): (Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>) =
-                (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&errors));
-            members.push(tokio::spawn(async move {
-                while !stop.load(Ordering::Relaxed) {
-                    match conn.query_drop(statement).await {
-                        Ok(()) => done.fetch_add(1, Ordering::Relaxed),
-                        Err(_) => errors.fetch_add(1, Ordering::Relaxed),
-                    };
-                    // A pause between requests, as a client that thinks makes it; nothing is waited for.
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            }));
-        }
-        Self {
-            stop,
-            done,
-            errors,
-            members,
-        }
-    }
-
-    pub(crate) fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
-    }
-
-    /// Waits until the crowd gets on again.
-    pub(crate) async fn gets_on(&self) {
-        let before = self.done();
-        eventually("the crowd to get on", async || {
-            self.done() > before + self.members.len() as u64
-        })
-        .await;
-    }
-
-    /// Sends them home; gives the number of errors that they saw.
-    pub(crate) async fn disperse(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        for member in self.members {
-            member.await.expect("a member ends well");
-        }
-        self.errors.load(Ordering::Relaxed)
-    }
-}
-
 /// Waits until so many sessions wait for a metadata lock.
 pub(crate) async fn waiting(server: &MariaDb, count: u64) {
     let mut watcher = server.connect().await;
     let query =
         "select count(*) from information_schema.processlist where state like 'Waiting for%lock%'";
-    for _ in 0..2000 {
+    eventually(&format!("{count} sessions to wait"), async || {
         let found: u64 = watcher.query_first(query).await.unwrap().expect("a count");
-        if found >= count {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("fewer than {count} sessions wait after 10 s");
-}
-
-/// Waits until something holds, at most ten seconds.
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..2000 {
-        if holds().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("waited 10 s in vain for {what}");
+        (found >= count).then_some(())
+    })
+    .await;
 }

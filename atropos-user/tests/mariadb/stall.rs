@@ -1,7 +1,11 @@
 //! Stalls that begin while the agent watches: the right one is ended, everybody else gets on.
 
+use mysql_async::prelude::Queryable as _;
+
 use crate::agent::{Agent, atropos};
-use crate::scene::{Crowd, Person, server};
+use crate::common::crowd::Crowd;
+use crate::common::eventually;
+use crate::scene::{Person, server};
 
 const READ: &str = "select v from w.t where id = 7";
 const WRITE: &str = "update w.t set v = v + 1 where id = 7";
@@ -51,15 +55,10 @@ async fn a_backup_lock_queued_behind_a_long_update_is_ended_and_the_update_finis
         .starts("update w.big set v = v + 1");
     let backup = Person::new(&server).await;
     let backup_id = backup.id;
-    crate::scene::eventually("the update to run", async || {
-        let mut watcher = server.connect().await;
-        let running: Option<u64> = mysql_async::prelude::Queryable::query_first(
-            &mut watcher,
-            "select id from information_schema.processlist where info like 'update w.big%' and time_ms > 200",
-        )
-        .await
-        .unwrap();
-        running.is_some()
+    let mut watcher = server.connect().await;
+    let runs = "select id from information_schema.processlist where info like 'update w.big%' and time_ms > 200";
+    let _id: u64 = eventually("the update to run", async || {
+        watcher.query_first(runs).await.unwrap()
     })
     .await;
     let backup = backup.starts("flush tables with read lock");

@@ -1,24 +1,22 @@
 //! Who is who: kinds of process and their protection, and parallel workers as part of their leader.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use atropos::agent::clock;
 use atropos::agent::resolve::Resolved;
 use tokio_postgres::Client;
 
-use crate::common::Started;
 use crate::common::postgresql::Postgres;
-use crate::scene::{blockers, looks, preset, resolve, server, starts};
+use crate::common::{Started, wait_for};
+use crate::scene::{blockers, looks, preset, resolve, row, server, starts};
 
 /// Every process with what it is called and whether its class is protected, as the preset sees it.
 fn seen(resolved: &Resolved) -> BTreeMap<u64, (String, bool)> {
     let list = resolved.sessions.as_ref().unwrap().as_ref().unwrap();
     let offset_ns = clock::epoch_minus_monotonic_ns();
-    let views = std::iter::repeat_with(|| list.read(&resolved.memory, offset_ns))
-        .take(20)
-        .find_map(Result::ok)
-        .unwrap();
+    let views = wait_for("a whole list", || {
+        list.read(&resolved.memory, offset_ns).ok()
+    });
     views
         .iter()
         .map(|view| {
@@ -59,14 +57,8 @@ fn principal(kind: &str) -> &str {
 
 /// Waits until the server shows a process of that kind.
 async fn shows(admin: &Client, kind: &str) {
-    let there = "select 1 from pg_stat_activity where backend_type = $1";
-    for _ in 0..1000 {
-        if !admin.query(there, &[&kind]).await.unwrap().is_empty() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("no {kind} within 10 s");
+    let there = format!("select 1 from pg_stat_activity where backend_type = '{kind}'");
+    row(admin, &there).await;
 }
 
 /// A program that streams the WAL.

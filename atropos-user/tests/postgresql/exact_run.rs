@@ -1,9 +1,9 @@
 //! The whole loop by the exact way: a statement at work that holds a lock is cancelled from inside the kernel.
 
 use std::fs;
-use std::time::Duration;
 
 use crate::agent::Agent;
+use crate::common::PATIENCE;
 use crate::common::postgresql::Postgres;
 use crate::crowd::{Crowd, READ};
 use crate::scene::{is_alive, server, with_tables};
@@ -65,7 +65,7 @@ async fn ends_by_its_own_backend(server: &Postgres) {
     assert_eq!(decision["orders"][0]["task"]["id"], pid, "{decision:#}");
     assert_eq!(decision["orders"][0]["rung_name"], "pg_cancel_backend");
     assert_eq!(agent.outcome()["result"], "released");
-    let (client, result) = tokio::time::timeout(Duration::from_secs(20), culprit)
+    let (client, result) = tokio::time::timeout(PATIENCE, culprit)
         .await
         .unwrap()
         .unwrap();

@@ -22,31 +22,31 @@ async fn autovacuum_that_gives_back_the_end_of_a_table() {
     let mut agent = attach(&server, "left_alone_autovacuum_truncates");
     server
         .run(&[
-            "create table tail as select i id, 0 v, repeat('x', 200) pad from generate_series(1, 100000) i",
+            "create table tail with (autovacuum_vacuum_threshold = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_insert_threshold = -1) as select i id, 0 v, repeat('x', 200) pad from generate_series(1, 100000) i",
             "create index on tail (id)",
         ])
         .await;
-    let crowd = Crowd::gather(&server, "select v from tail where id = 7", 8).await;
+    let crowd = Crowd::gather(&server, "select v from tail where id = 7", 3).await;
     crowd.gets_on().await;
-    server.run(&["delete from tail where id > 1000"]).await;
     hurry_autovacuum(&server).await;
     let (admin, _) = server.connect().await;
-    row(
-        &admin,
-        "select 1 from pg_stat_user_tables where relname = 'tail' and autovacuum_count > 0",
-    )
-    .await;
+    // It gives up, for this time, if somebody has the table whenever it looks; then there is more to be cleaned away.
+    let mut rounds = (1..=9).map(|round| (round, 1000 - 100 * round));
+    let pages = loop {
+        let (round, rows) = rounds.next().expect("the end is given back");
+        let clean = format!("delete from tail where id > {rows}");
+        server.run(&[&clean]).await;
+        let done = format!(
+            "select pg_relation_size('tail') / 8192 from pg_stat_user_tables where relname = 'tail' and autovacuum_count >= {round}"
+        );
+        let pages: i64 = row(&admin, &done).await.get(0);
+        if pages < 1000 {
+            break pages;
+        }
+    };
+    println!("{pages} pages are left");
     crowd.gets_on().await;
     assert_eq!(crowd.disperse().await, 0);
-    let pages = admin
-        .query_one("select pg_relation_size('tail') / 8192", &[])
-        .await
-        .unwrap()
-        .get::<_, i64>(0);
-    assert!(
-        pages < 1000,
-        "the end was given back: {pages} pages are left"
-    );
     assert_eq!(agent.sent().len(), 0, "{:#?}", agent.sent());
     assert!(agent.stop().success());
 }

@@ -8,9 +8,9 @@ use atropos::cancel::{
 use atropos::engine::input::{Activity, OrderResult, SessionKey, SessionState};
 use atropos::engine::record::Task;
 
-use crate::common::clock_ns;
 use crate::common::postgresql::Postgres;
-use crate::scene::{forgotten, is_alive, preset, resolve, server, starts, waiting};
+use crate::common::{PATIENCE, clock_ns, wait_for};
+use crate::scene::{forgotten, is_alive, preset, resolve, row, server, starts, waiting};
 
 /// A control connection that is open.
 async fn control(server: &Postgres, user: &str) -> Control {
@@ -26,7 +26,7 @@ async fn control(server: &Postgres, user: &str) -> Control {
             },
         },
         commands: vec![PgCommand::Cancel, PgCommand::Terminate],
-        timeout: std::time::Duration::from_secs(5),
+        timeout: PATIENCE,
         clock: clock_ns,
     });
     control.keep_warm().await.unwrap();
@@ -37,12 +37,10 @@ async fn control(server: &Postgres, user: &str) -> Control {
 fn task(server: &Postgres, pid: u64) -> Task {
     let resolved = resolve(server.pid, preset());
     let mut watcher = resolved.watcher().unwrap();
-    let view = watcher.look(&resolved.memory, clock_ns(), &[]);
-    let state: &SessionState = view
-        .sessions
-        .iter()
-        .find(|state| state.id == pid)
-        .unwrap_or_else(|| panic!("no session {pid} in {view:#?}"));
+    let state: SessionState = wait_for(&format!("a look at session {pid}"), || {
+        let view = watcher.look(&resolved.memory, clock_ns(), &[]);
+        view.sessions.into_iter().find(|state| state.id == pid)
+    });
     Task {
         session: SessionKey(state.session.0),
         id: state.id,
@@ -50,7 +48,7 @@ fn task(server: &Postgres, pid: u64) -> Task {
         request: state.request,
         activity: state.activity,
         class: String::new(),
-        principal: state.principal.clone(),
+        principal: state.principal,
         fingerprint: 0,
         digest: String::new(),
         doing: "as it was".to_owned(),
@@ -104,14 +102,8 @@ async fn the_server_its_own_processes_and_the_agent_are_never_signalled() {
     let mut control = control(&server, "postgres").await;
     let (client, pid) = forgotten(&server).await;
     let own = control.own_ids()[0];
-    let launcher: i32 = client
-        .query_one(
-            "select pid from pg_stat_activity where backend_type = 'autovacuum launcher'",
-            &[],
-        )
-        .await
-        .unwrap()
-        .get(0);
+    let launcher = "select pid from pg_stat_activity where backend_type = 'autovacuum launcher'";
+    let launcher: i32 = row(&client, launcher).await.get(0);
     let model = task(&server, pid);
     for id in [0, own, u64::try_from(launcher).unwrap()] {
         let task = Task {

@@ -1,7 +1,5 @@
 //! Every probe of the preset attached to a cluster, harvested as the agent does it, for tests of what the kernel half keeps.
 
-use std::time::Duration;
-
 use atropos::agent::kept::Kept;
 use atropos::agent::probes::Probes;
 use atropos::agent::resolve::Resolved;
@@ -11,12 +9,9 @@ use atropos::agent::watch::Watcher;
 use atropos::engine::record::Level;
 use atropos::governor::Budget;
 
-use crate::common::clock_ns;
 use crate::common::postgresql::Postgres;
+use crate::common::{Deadline, clock_ns};
 use crate::scene::{preset, resolve};
-
-/// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The probes, and what they have told so far.
 pub(crate) struct Probed {
@@ -90,7 +85,7 @@ impl Probed {
     /// Harvests until the kernel half keeps what it should.
     #[track_caller]
     pub(crate) fn keeps(&mut self, what: &str, expected: impl Fn(&Kept) -> bool) {
-        let deadline_ns = clock_ns() + PATIENCE.as_nanos() as u64;
+        let deadline = Deadline::new();
         loop {
             self.harvest();
             self.look();
@@ -98,7 +93,7 @@ impl Probed {
             if expected(&kept) {
                 return;
             }
-            assert!(clock_ns() < deadline_ns, "not {what}: {kept:#?}");
+            deadline.check(&format!("{what}: {kept:#?}"));
             std::thread::sleep(TICK);
         }
     }

@@ -1,18 +1,16 @@
 //! People at the server, and what the agent's half of the library sees of them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
 use atropos::agent::resolve::Resolved;
 use atropos::agent::why::{Report, look};
 use atropos::config::{self, Preset};
 use atropos::engine::input::BlockKind;
-use atropos::target::Process;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, Row};
 
 use crate::common::postgresql::Postgres;
-use crate::common::{Started, clock_ns, wait_for};
+pub(crate) use crate::common::resolve;
+use crate::common::{PATIENCE, Started, clock_ns, eventually, wait_for};
 
 /// A cluster with table `t`, which everybody wants, and `other`, which nobody wants.
 pub(crate) async fn server() -> Option<Postgres> {
@@ -34,11 +32,6 @@ pub(crate) async fn with_tables(server: Postgres) -> Postgres {
 /// The preset as it ships.
 pub(crate) fn preset() -> Preset {
     config::load("postgresql").unwrap_or_else(|problems| panic!("{problems}"))
-}
-
-/// A preset meets a process.
-pub(crate) fn resolve(pid: u32, preset: Preset) -> Resolved {
-    Resolved::new(Process::open(pid).unwrap(), preset).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// Looks until so many sessions wait.
@@ -81,34 +74,17 @@ pub(crate) async fn forgotten(server: &Postgres) -> (Client, u64) {
 /// Waits until a process holds a lock on `t`.
 pub(crate) async fn holds(watcher: &Client, pid: u64) {
     let text = format!(
-        "select count(*) from pg_locks where pid = {pid} and relation = 't'::regclass and granted"
+        "select 1 from pg_locks where pid = {pid} and relation = 't'::regclass and granted"
     );
-    let deadline_ns = clock_ns() + 10_000_000_000;
-    while watcher
-        .query_one(&text, &[])
-        .await
-        .unwrap()
-        .get::<_, i64>(0)
-        == 0
-    {
-        assert!(clock_ns() < deadline_ns, "{pid} never held the lock");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    row(watcher, &text).await;
 }
 
-/// The first row of a query, once it has one; half a minute at most.
-#[cfg_attr(
-    not(feature = "ebpf"),
-    allow(dead_code, reason = "only the whole loop needs it")
-)]
+/// The first row of a query, once it has one.
 pub(crate) async fn row(admin: &Client, query: &str) -> Row {
-    for _ in 0..3000 {
-        if let Some(row) = admin.query(query, &[]).await.unwrap().into_iter().next() {
-            return row;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("30 s in vain: {query}");
+    eventually(&format!("a row of {query}"), async || {
+        admin.query(query, &[]).await.unwrap().into_iter().next()
+    })
+    .await
 }
 
 /// A client that asks for more than it will ever read, while it holds a lock on `t` that an `ALTER TABLE` has to wait for.
@@ -139,7 +115,7 @@ pub(crate) async fn deaf(server: &Postgres) -> (Started, u64) {
 
 /// Whether the session still answers.
 pub(crate) async fn is_alive(client: &Client) -> bool {
-    tokio::time::timeout(Duration::from_secs(5), client.batch_execute("select 1"))
+    tokio::time::timeout(PATIENCE, client.batch_execute("select 1"))
         .await
         .is_ok_and(|result| result.is_ok())
 }
@@ -176,10 +152,14 @@ pub(crate) fn edges(resolved: &Resolved) -> Result<Edges, String> {
     panic!("neither seen nor blind after eight looks")
 }
 
-/// Processes that block each waiter, as the walk sees it.
+/// Processes that block each waiter, as the first whole look sees it.
 pub(crate) fn blockers(resolved: &Resolved) -> BTreeMap<u64, BTreeSet<u64>> {
     let mut watcher = resolved.watcher().unwrap();
-    let view = watcher.look(&resolved.memory, clock_ns(), &[]);
+    let view = wait_for("a look at the locks", || {
+        let view = watcher.look(&resolved.memory, clock_ns(), &[]);
+        let whole = view.snapshots.iter().any(|seen| seen.resource.0 == 0);
+        whole.then_some(view)
+    });
     let id = |key: u64| {
         view.sessions
             .iter()

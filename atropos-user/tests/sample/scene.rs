@@ -7,10 +7,10 @@ use atropos::agent::resolve::Resolved;
 use atropos::agent::why::{Report, look};
 use atropos::config::{self, Preset};
 use atropos::engine::input::BlockKind;
-use atropos::target::Process;
 use usdt_probes::client::Client;
 use usdt_probes::server::Server;
 
+pub(crate) use crate::common::resolve;
 use crate::common::wait_for;
 
 /// A server with people at it.
@@ -87,11 +87,6 @@ pub(crate) fn person(server: &Server, user: &str) -> Client {
 /// The preset as it ships.
 pub(crate) fn sample() -> Preset {
     config::load("sample").unwrap_or_else(|problems| panic!("{problems}"))
-}
-
-/// A preset meets a process.
-pub(crate) fn resolve(pid: u32, preset: Preset) -> Resolved {
-    Resolved::new(Process::open(pid).unwrap(), preset).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// Looks until so many sessions wait.
