@@ -40,7 +40,7 @@ fn ids_are_told_as_the_target_counts_them() {
     );
     // The fixture's thread gives its own id for the session.
     bench.target.tell("thread_hold 70");
-    let records = bench.records();
+    let records = bench.records_until(Op::Exit);
     let of = |op: Op| records.iter().find(|d| d.op == op).unwrap().record;
     let (held, exit) = (of(Op::Acquire), of(Op::Exit));
     assert_eq!(u64::from(held.tid), held.session);

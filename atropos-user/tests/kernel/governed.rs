@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 
 use atropos::agent::clock;
 use atropos::agent::probes::Probes;
-use atropos::agent::resolve::Resolved;
 use atropos::agent::run::TICK;
-use atropos::config;
 use atropos::engine::record::Level;
 use atropos::governor::{Change, Standing};
-use atropos::target::Process;
 
+use crate::attached::{attach, resolve};
 use crate::fixture::Fixture;
 
 /// A hot site that stands for waits, and requests that are few.
@@ -103,13 +101,6 @@ impl Work {
     }
 }
 
-fn attach(target: &Fixture, preset: &str) -> Probes {
-    let preset = config::parse("busy.toml", preset).unwrap_or_else(|problems| panic!("{problems}"));
-    let process = Process::open(target.pid()).unwrap();
-    let resolved = Resolved::new(process, preset).unwrap_or_else(|error| panic!("{error:#}"));
-    Probes::attach(&resolved, clock::monotonic_ns()).unwrap_or_else(|error| panic!("{error:#}"))
-}
-
 /// Looks at the probes once a tick, as the agent does, until the target has worked for so long; what it did meanwhile, what
 /// was changed, and the blind resources at the end.
 fn watch(
@@ -155,7 +146,7 @@ fn a_site_passed_half_a_million_times_a_second_is_let_go_and_the_target_loses_le
 {
     let mut target = Fixture::busy();
     let noise = noise(&mut target);
-    let mut probes = attach(&target, PRESET);
+    let mut probes = attach(&resolve(target.pid(), PRESET));
     let (watched, changes, blind) = watch(&mut target, &mut probes, Duration::from_secs(15));
     let loss = watched.loss() - noise;
     println!("watched: loss {:+.2} %, {changes:?}", loss * 100.0);
@@ -181,7 +172,7 @@ fn a_site_passed_half_a_million_times_a_second_is_let_go_and_the_target_loses_le
 fn requests_over_budget_are_sampled_and_no_resource_goes_blind() {
     let mut target = Fixture::busy();
     let noise = noise(&mut target);
-    let mut probes = attach(&target, REQUESTS);
+    let mut probes = attach(&resolve(target.pid(), REQUESTS));
     probes
         .set_level(Level::Suspect, clock::monotonic_ns())
         .unwrap_or_else(|error| panic!("{error:#}"));

@@ -1,12 +1,9 @@
 //! The probe sets of the two levels, through a config.
 
 use atropos::agent::clock::monotonic_ns;
-use atropos::agent::probes::Probes;
-use atropos::agent::resolve::Resolved;
-use atropos::config;
 use atropos::engine::record::Level;
-use atropos::target::Process;
 
+use super::attached::{attach, hits, resolve};
 use super::fixture::Fixture;
 
 const OPS: &str = r#"
@@ -56,20 +53,11 @@ fn pass(target: &mut Fixture) {
     }
 }
 
-/// Hits since the start: wait, sampled, not sampled.
-fn hits(probes: &Probes) -> Vec<u64> {
-    let hits = probes.hits().unwrap();
-    hits.into_iter().map(|(_, count)| count).collect()
-}
-
 #[test]
 fn suspicion_during_a_sample_brings_the_probes_that_are_not_sampled_and_ends_with_calm() {
     let mut target = Fixture::start();
-    let preset = config::parse("ops.toml", OPS).unwrap_or_else(|problems| panic!("{problems}"));
-    let resolved = Resolved::new(Process::open(target.pid()).unwrap(), preset)
-        .unwrap_or_else(|error| panic!("{error:#}"));
-    let mut probes =
-        Probes::attach(&resolved, monotonic_ns()).unwrap_or_else(|error| panic!("{error:#}"));
+    let mut probes = attach(&resolve(target.pid(), OPS));
+    // Hits of each: wait, sampled, not sampled.
     pass(&mut target);
     assert_eq!(hits(&probes), [1, 0, 0], "calm");
     // The first harvest begins a sample.

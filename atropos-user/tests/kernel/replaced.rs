@@ -3,11 +3,8 @@
 use std::path::Path;
 
 use atropos::agent::clock;
-use atropos::agent::probes::Probes;
-use atropos::agent::resolve::Resolved;
-use atropos::config;
-use atropos::target::Process;
 
+use crate::attached::{attach, resolve};
 use crate::common::copy_program;
 use crate::fixture::Fixture;
 
@@ -37,12 +34,9 @@ fn probes_go_to_the_file_that_runs_although_another_took_its_name() {
     copy_program(Fixture::ops(), &program);
     copy_program(Path::new("/bin/true"), &next);
     let mut target = Fixture::run(program.clone());
-    let preset = config::parse("ops.toml", PRESET).unwrap_or_else(|problems| panic!("{problems}"));
-    let process = Process::open(target.pid()).unwrap();
-    let resolved = Resolved::new(process, preset).unwrap_or_else(|error| panic!("{error:#}"));
+    let resolved = resolve(target.pid(), PRESET);
     std::fs::rename(&next, &program).unwrap();
-    let mut probes =
-        Probes::attach(&resolved, clock::monotonic_ns()).unwrap_or_else(|e| panic!("{e:#}"));
+    let mut probes = attach(&resolved);
     target.tell("wait 5 7");
     let harvest = probes.harvest(clock::monotonic_ns()).unwrap();
     assert_eq!(harvest.events.len(), 1, "{:?}", harvest.events);

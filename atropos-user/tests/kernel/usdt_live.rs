@@ -10,12 +10,9 @@ use std::process::{Command, Stdio};
 
 use atropos::agent::check::Report;
 use atropos::agent::clock;
-use atropos::agent::probes::Probes;
-use atropos::agent::resolve::Resolved;
-use atropos::config;
-use atropos::target::Process;
 use atropos_common::op::Op;
 
+use super::attached::{attach, hits, resolve};
 use super::common::{self, Started};
 
 const POSTGRESQL: &str = r#"
@@ -112,18 +109,6 @@ value = "arg1"
 at = [{ usdt = "atropos:progress" }]
 "#;
 
-fn resolve(pid: u32, text: &str) -> Resolved {
-    let preset = config::parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
-    let process = Process::open(pid).unwrap();
-    Resolved::new(process, preset).unwrap_or_else(|error| panic!("{error:#}"))
-}
-
-/// Hits by probe, in the config's order.
-fn hits(probes: &Probes) -> Vec<u64> {
-    let hits = probes.hits().unwrap();
-    hits.into_iter().map(|(_, count)| count).collect()
-}
-
 /// A server in single-user mode, waiting for SQL on its standard input.
 fn postgresql(folder: &Path) -> Option<Started> {
     let program = PathBuf::from("/usr/lib/postgresql/15/bin/postgres");
@@ -197,8 +182,7 @@ fn postgresql_s_own_probes_are_seen_through_a_config() {
         "{text}"
     );
 
-    let mut probes =
-        Probes::attach(&resolved, clock::monotonic_ns()).unwrap_or_else(|e| panic!("{e:#}"));
+    let mut probes = attach(&resolved);
     let sql = "select a, b, c from (values (1, 2, 3), (3, 2, 1)) v (a, b, c) order by c, b, a\n";
     let ask = |server: &mut Started| {
         server
@@ -289,8 +273,7 @@ fn a_program_with_the_header_s_marks_is_seen_through_a_config() {
     let mut program = marks(folder.path());
     task(&mut program);
     let resolved = resolve(program.pid(), MARKS);
-    let mut probes =
-        Probes::attach(&resolved, clock::monotonic_ns()).unwrap_or_else(|e| panic!("{e:#}"));
+    let mut probes = attach(&resolved);
     task(&mut program);
     let events = probes.harvest(clock::monotonic_ns()).unwrap().events;
     assert_eq!(

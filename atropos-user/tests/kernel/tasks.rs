@@ -1,0 +1,59 @@
+//! Threads and processes that come and go.
+
+use std::collections::BTreeSet;
+
+use atropos_common::op::Op;
+use atropos_common::record::EventRecord;
+use atropos_common::scope::Scope;
+use atropos_common::site::{ArgSpec, SiteSpec};
+
+use super::{Bench, spec};
+
+#[test]
+fn the_exit_of_a_thread_is_told_and_what_it_held_is_closed() {
+    let mut bench = Bench::start();
+    bench.probe("op_acquire", spec(Op::Acquire, SiteSpec::EMIT));
+    bench.target.tell("thread_hold 70");
+    // Whoever joins a thread may go on before the thread's exit is told.
+    let records = bench.records_until(Op::Exit);
+    let acquired = records.iter().find(|d| d.op == Op::Acquire).unwrap().record;
+    let exit = records.last().unwrap().record;
+    assert_eq!(
+        (exit.tid, exit.pid, exit.flags),
+        (acquired.tid, bench.target.pid(), 0)
+    );
+    assert_eq!(bench.kernel.open_intervals().len(), 1);
+    bench
+        .kernel
+        .close_exited(&BTreeSet::from([(exit.pid, exit.tid)]));
+    assert!(bench.kernel.open_intervals().is_empty());
+}
+
+#[test]
+fn a_forked_child_comes_into_scope_and_leaves_it_when_it_exits() {
+    let mut bench = Bench::start();
+    bench
+        .kernel
+        .follow_forks()
+        .unwrap_or_else(|e| panic!("{e:#}"));
+    bench.watch(Scope::FOLLOW_FORKS);
+    bench.probe(
+        "op_begin",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestBegin, SiteSpec::EMIT)
+        },
+    );
+    let child: u32 = bench.target.ask("fork").parse().unwrap();
+    let fork = bench.wait_for(Op::Fork);
+    assert_eq!(
+        (fork.pid, fork.session),
+        (child, u64::from(bench.target.pid()))
+    );
+    bench.target.tell("child");
+    let begun = bench.wait_for(Op::RequestBegin);
+    assert_eq!((begun.session, begun.pid), (4242, child));
+    bench.target.tell("reap");
+    assert_eq!(bench.wait_for(Op::Exit).flags, EventRecord::PROCESS);
+    assert_eq!(bench.kernel.watched(), [bench.target.pid()]);
+}
