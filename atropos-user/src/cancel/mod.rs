@@ -13,11 +13,13 @@ mod any;
 pub mod credentials;
 pub mod exact;
 pub mod exec;
+mod failure;
 pub mod ladder;
 pub mod mysql;
 pub mod postgres;
 mod pulse;
 pub mod signal;
+mod warm;
 
 pub use any::AnyInitiator;
 pub use credentials::{Credentials, Secret};

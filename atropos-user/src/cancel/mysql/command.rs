@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::cancel::failure;
 use crate::engine::input::Activity;
 use crate::engine::record::Task;
 
@@ -175,57 +176,39 @@ impl Seen {
     }
 }
 
-/// Why the server's answer is not the one that was hoped for.
+/// The server said no.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The server said no.
-    Server { code: u16, message: String },
-    /// The connection broke.
-    Broken(String),
-    /// Nothing came back in time.
-    Silent { limit_ms: u128 },
-    /// There is no connection.
-    NotConnected(String),
-    /// The server did something that it should not.
-    Unexpected(String),
+pub(super) struct Refusal {
+    pub code: u16,
+    message: String,
 }
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (error {})", self.message, self.code)
+    }
+}
+
+/// Why the server's answer is not the one that was hoped for.
+pub(super) type Failure = failure::Failure<Refusal>;
 
 impl Failure {
     pub(super) fn code(&self) -> Option<u16> {
         match self {
-            Self::Server { code, .. } => Some(*code),
+            Self::Server(refusal) => Some(refusal.code),
             _ => None,
         }
-    }
-
-    /// The connection cannot be used any more.
-    pub(super) fn is_fatal(&self) -> bool {
-        matches!(self, Self::Broken(_) | Self::Silent { .. })
     }
 }
 
 impl From<mysql_async::Error> for Failure {
     fn from(error: mysql_async::Error) -> Self {
         match error {
-            mysql_async::Error::Server(server) => Self::Server {
+            mysql_async::Error::Server(server) => Self::Server(Refusal {
                 code: server.code,
                 message: server.message,
-            },
+            }),
             other => Self::Broken(other.to_string()),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server { code, message } => {
-                write!(f, "the server answered: {message} (error {code})")
-            }
-            Self::Broken(why) => write!(f, "the connection broke: {why}"),
-            Self::Silent { limit_ms } => write!(f, "no answer within {limit_ms} ms"),
-            Self::NotConnected(why) => write!(f, "not connected: {why}"),
-            Self::Unexpected(what) => f.write_str(what),
         }
     }
 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use crate::engine::record::Task;
 
+use tokio::time::{sleep, timeout};
+
+use super::warm::{SETTLE, SETTLE_PAUSE, Warm};
 use super::{Answer, Clock, Initiator};
 
 pub mod command;
@@ -22,11 +25,7 @@ pub use command::MysqlCommand;
 pub use endpoint::Endpoint;
 
 use command::{Done, Failure, Row, Seen};
-use connection::{Lost, Warm};
-
-/// How often, and with which pause, the end of our own second session is looked for.
-const SETTLE_TRIES: u32 = 50;
-const SETTLE_PAUSE: Duration = Duration::from_millis(10);
+use connection::Reach;
 
 /// Everything the initiator is made from.
 #[derive(Clone, Debug)]
@@ -50,7 +49,7 @@ impl MysqlSettings {
 #[derive(Debug)]
 pub struct Mysql {
     commands: Vec<MysqlCommand>,
-    warm: Warm,
+    warm: Warm<Reach>,
 }
 
 impl Mysql {
@@ -64,7 +63,7 @@ impl Mysql {
         } = settings;
         Self {
             commands,
-            warm: Warm::new(endpoint, timeout, clock),
+            warm: Warm::new(endpoint.into(), timeout, clock),
         }
     }
 
@@ -92,11 +91,7 @@ impl Mysql {
     /// What stands between an order and the server, before anything is sent.
     fn objection(&self, command: MysqlCommand, task: &Task) -> Option<String> {
         let Some(server) = self.warm.server() else {
-            return Some(format!(
-                "no control connection to {}: {}",
-                self.warm.endpoint(),
-                self.warm.trouble().unwrap_or("not opened yet")
-            ));
+            return Some(self.warm.absence());
         };
         if task.id == server.own_id {
             return Some(format!("connection {} is the agent's own", task.id));
@@ -128,7 +123,7 @@ impl Mysql {
             _ => Answer::refused(format!(
                 "{} at {}: {failure}",
                 command.text(task),
-                self.warm.endpoint()
+                self.warm.reach()
             )),
         }
     }
@@ -191,20 +186,24 @@ impl Mysql {
 
     /// A second session of our own is opened, ended through the same checked statement as any order, and found dead.
     async fn end_own_session(&mut self) -> Result<(), Failure> {
-        let mut other = self.warm.second_session().await?;
+        let mut other = self.warm.another().await?;
         let task = other.as_task().await?;
         let text = MysqlCommand::KillConnection.checked_text(&task);
         // The server shows a session as busy for a moment after its last answer, and a killed one as alive.
-        for _ in 0..SETTLE_TRIES {
-            let seen = Seen::from(self.warm.run_for_row::<Row>(&text).await?);
-            if (seen.done != Done::No || seen.thread.is_none()) && !other.is_alive().await {
-                return Ok(());
+        let ended = timeout(SETTLE, async {
+            loop {
+                let seen = Seen::from(self.warm.run_for_row::<Row>(&text).await?);
+                if (seen.done != Done::No || seen.thread.is_none()) && !other.is_alive().await {
+                    return Ok(());
+                }
+                sleep(SETTLE_PAUSE).await;
             }
-            tokio::time::sleep(SETTLE_PAUSE).await;
-        }
-        Err(Failure::Unexpected(
-            "our own second session is still alive after KILL CONNECTION".to_owned(),
-        ))
+        });
+        ended.await.unwrap_or_else(|_| {
+            Err(Failure::Unexpected(
+                "our own second session is still alive after KILL CONNECTION".to_owned(),
+            ))
+        })
     }
 }
 
@@ -230,8 +229,8 @@ impl Initiator for Mysql {
         // The comparison needs a temporary table. A server that cannot make one (its disk is full) still compares the
         // query id itself.
         if command == MysqlCommand::KillQueryId
-            && let Err(Failure::Server { code, .. }) = &result
-            && !command::is_about_the_task(*code)
+            && let Err(Failure::Server(refusal)) = &result
+            && !command::is_about_the_task(refusal.code)
         {
             result = self.send_plain(command, task).await;
         }
@@ -262,7 +261,7 @@ impl Initiator for Mysql {
                 self.grant_hint()
             ));
         }
-        let endpoint = self.warm.endpoint().to_string();
+        let endpoint = self.warm.reach().to_string();
         self.end_own_session()
             .await
             .map_err(|failure| format!("cannot end a session of our own at {endpoint}: {failure}"))
@@ -277,6 +276,6 @@ impl Initiator for Mysql {
     }
 
     async fn keep_warm(&mut self) -> Result<(), String> {
-        self.warm.keep().await.map_err(Lost::into_text)
+        self.warm.keep().await
     }
 }

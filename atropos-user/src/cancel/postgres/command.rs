@@ -5,6 +5,7 @@ use std::fmt;
 use tokio_postgres::SimpleQueryRow;
 use tokio_postgres::error::SqlState;
 
+use crate::cancel::failure;
 use crate::engine::input::{Activity, SessionKey};
 use crate::engine::record::Task;
 
@@ -124,50 +125,37 @@ impl Seen {
     }
 }
 
-/// Why the server's answer is not the one that was hoped for.
+/// The server said no.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The server said no.
-    Server {
-        lacks_right: bool,
-        message: String,
-        code: String,
-    },
-    /// The connection broke.
-    Broken(String),
-    /// Nothing came back in time.
-    Silent { limit_ms: u128 },
-    /// There is no connection.
-    NotConnected(String),
-    /// The server did something that it should not.
-    Unexpected(String),
+pub(super) struct Refusal {
+    lacks_right: bool,
+    message: String,
+    code: String,
 }
 
-impl Failure {
-    /// The connection cannot be used any more.
-    pub(super) fn is_fatal(&self) -> bool {
-        matches!(self, Self::Broken(_) | Self::Silent { .. })
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (SQLSTATE {})", self.message, self.code)
     }
+}
 
+/// Why the server's answer is not the one that was hoped for.
+pub(super) type Failure = failure::Failure<Refusal>;
+
+impl Failure {
     pub(super) fn is_about_rights(&self) -> bool {
-        matches!(
-            self,
-            Self::Server {
-                lacks_right: true,
-                ..
-            }
-        )
+        matches!(self, Self::Server(refusal) if refusal.lacks_right)
     }
 }
 
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
-            Some(server) => Self::Server {
+            Some(server) => Self::Server(Refusal {
                 lacks_right: *server.code() == SqlState::INSUFFICIENT_PRIVILEGE,
                 message: server.message().to_owned(),
                 code: server.code().code().to_owned(),
-            },
+            }),
             None => Self::Broken(with_causes(&error)),
         }
     }
@@ -182,20 +170,6 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server { message, code, .. } => {
-                write!(f, "the server answered: {message} (SQLSTATE {code})")
-            }
-            Self::Broken(why) => write!(f, "the connection broke: {why}"),
-            Self::Silent { limit_ms } => write!(f, "no answer within {limit_ms} ms"),
-            Self::NotConnected(why) => write!(f, "not connected: {why}"),
-            Self::Unexpected(what) => f.write_str(what),
-        }
-    }
 }
 
 #[cfg(test)]

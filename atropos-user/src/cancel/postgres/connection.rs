@@ -1,19 +1,18 @@
-//! One authenticated connection, open before it is needed, and reopened outside the order path when it breaks.
+//! One authenticated session at `PostgreSQL`.
 
 use std::fmt;
 use std::fs;
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
-use crate::cancel::pulse::Pulse;
-use crate::cancel::{Clock, Credentials};
+use crate::cancel::Credentials;
+use crate::cancel::failure::within;
+use crate::cancel::warm::{self, Warm};
 
-use super::command::Failure;
+use super::command::{Failure, Refusal};
 
 /// Against what an administrator may have set for ordinary users: an idle control connection must stay, and nothing of it
 /// may wait for a lock.
@@ -85,7 +84,7 @@ impl fmt::Display for PgEndpoint {
     }
 }
 
-/// An open session; it ends when dropped.
+/// An open session.
 pub(super) struct Session {
     client: Client,
     own_id: u32,
@@ -93,161 +92,94 @@ pub(super) struct Session {
 }
 
 impl Session {
+    async fn open(endpoint: &PgEndpoint) -> Result<Self, Failure> {
+        let (client, connection) = endpoint.config().connect(NoTls).await?;
+        let driver = tokio::spawn(async move {
+            // What goes wrong shows at the next query.
+            let _ = connection.await;
+        });
+        let mut session = Self {
+            client,
+            own_id: 0,
+            driver,
+        };
+        let rows = session.rows("SELECT pg_backend_pid()").await?;
+        session.own_id = rows
+            .first()
+            .and_then(|row| row.try_get(0).ok().flatten()?.parse().ok())
+            .ok_or_else(|| {
+                Failure::Unexpected("the server did not say which process serves us".to_owned())
+            })?;
+        Ok(session)
+    }
+
     /// Its process at the server.
     pub(super) fn own_id(&self) -> u32 {
         self.own_id
+    }
+
+    async fn rows(&self, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
+        let messages = self.client.simple_query(query).await?;
+        Ok(messages
+            .into_iter()
+            .filter_map(|message| match message {
+                SimpleQueryMessage::Row(row) => Some(row),
+                _ => None,
+            })
+            .collect())
+    }
+}
+
+impl warm::Session for Session {
+    type Refusal = Refusal;
+
+    async fn ping(&mut self) -> Result<(), Failure> {
+        self.rows("").await.map(drop)
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The socket closes with it; a server that hangs must not collect our sockets.
+        // The socket closes with it.
         self.driver.abort();
     }
 }
 
-/// The connection, or the reason why there is none.
-pub(super) struct Warm {
-    endpoint: PgEndpoint,
-    limit: Duration,
-    clock: Clock,
-    open: Option<Session>,
-    pulse: Pulse,
+/// The endpoint as a way in.
+#[derive(Debug)]
+pub(super) struct Reach(PgEndpoint);
+
+impl From<PgEndpoint> for Reach {
+    fn from(endpoint: PgEndpoint) -> Self {
+        Self(endpoint)
+    }
 }
 
-impl fmt::Debug for Warm {
+impl fmt::Display for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Warm")
-            .field("endpoint", &self.endpoint)
-            .field("own_id", &self.own_id())
-            .field("pulse", &self.pulse)
-            .finish_non_exhaustive()
+        self.0.fmt(f)
     }
 }
 
-impl Warm {
-    pub(super) fn new(endpoint: PgEndpoint, limit: Duration, clock: Clock) -> Self {
-        Self {
-            endpoint,
-            limit,
-            clock,
-            open: None,
-            pulse: Pulse::default(),
-        }
-    }
+impl warm::Reach for Reach {
+    type Session = Session;
 
-    pub(super) fn endpoint(&self) -> &PgEndpoint {
-        &self.endpoint
+    async fn open(&self, limit: Duration) -> Result<Session, String> {
+        let opened = within(limit, Session::open(&self.0)).await;
+        opened.map_err(|failure| failure.to_string())
     }
+}
 
+impl Warm<Reach> {
     pub(super) fn own_id(&self) -> Option<u32> {
-        self.open.as_ref().map(Session::own_id)
-    }
-
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.pulse.trouble()
-    }
-
-    /// Opens the connection.
-    pub(super) async fn connect(&mut self) -> Result<(), String> {
-        match self.second_session().await {
-            Ok(session) => {
-                self.open = Some(session);
-                self.pulse.opened((self.clock)());
-                Ok(())
-            }
-            Err(failure) => {
-                let text = format!(
-                    "cannot open a control connection to {}: {failure}; check address, user and password",
-                    self.endpoint
-                );
-                self.pulse.refused((self.clock)(), text.clone());
-                Err(text)
-            }
-        }
-    }
-
-    /// Another session of the same account.
-    pub(super) async fn second_session(&self) -> Result<Session, Failure> {
-        within(self.limit, async {
-            let (client, connection) = self.endpoint.config().connect(NoTls).await?;
-            let driver = tokio::spawn(async move {
-                // What goes wrong shows at the next query.
-                let _ = connection.await;
-            });
-            let mut session = Session {
-                client,
-                own_id: 0,
-                driver,
-            };
-            let rows = rows_of(&session.client, "SELECT pg_backend_pid()").await?;
-            session.own_id = rows
-                .first()
-                .and_then(|row| row.try_get(0).ok().flatten()?.parse().ok())
-                .ok_or_else(|| {
-                    Failure::Unexpected("the server did not say which process serves us".to_owned())
-                })?;
-            Ok(session)
-        })
-        .await
-    }
-
-    /// Pings, or reconnects when it is time to.
-    pub(super) async fn keep(&mut self) -> Result<(), String> {
-        let at_ns = (self.clock)();
-        if self.open.is_some() {
-            if !self.pulse.is_due(at_ns) {
-                return Ok(());
-            }
-            return match self.rows("").await {
-                Ok(_) => Ok(()),
-                // Reconnected in the same call: the way in should be shut for as short a time as possible.
-                Err(_) => self.connect().await,
-            };
-        }
-        if !self.pulse.may_retry(at_ns) {
-            return Err(self.pulse.reason());
-        }
-        self.connect().await
+        self.open().map(Session::own_id)
     }
 
     /// Runs a query.
     pub(super) async fn rows(&mut self, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
-        let Some(session) = &self.open else {
-            return Err(Failure::NotConnected(self.pulse.reason()));
-        };
-        let result = within(self.limit, rows_of(&session.client, query)).await;
-        match &result {
-            Err(failure) if failure.is_fatal() => {
-                self.pulse.broke(failure.to_string());
-                self.open = None;
-            }
-            _ => self.pulse.heard((self.clock)()),
-        }
-        result
-    }
-}
-
-async fn rows_of(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
-    let messages = client.simple_query(query).await?;
-    Ok(messages
-        .into_iter()
-        .filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        })
-        .collect())
-}
-
-async fn within<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    match timeout(limit, work).await {
-        Ok(result) => result,
-        Err(_) => Err(Failure::Silent {
-            limit_ms: limit.as_millis(),
-        }),
+        let limit = self.limit();
+        let answer = within(limit, self.session()?.rows(query)).await;
+        self.heard(answer)
     }
 }
 

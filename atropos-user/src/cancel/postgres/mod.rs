@@ -13,6 +13,9 @@ use std::time::Duration;
 use crate::engine::input::OrderResult;
 use crate::engine::record::{Decision, Task};
 
+use tokio::time::{sleep, timeout};
+
+use super::warm::{SETTLE, SETTLE_PAUSE, Warm};
 use super::{Answer, Clock, Initiator};
 
 mod command;
@@ -23,12 +26,8 @@ pub use command::PgCommand;
 pub use connection::PgEndpoint;
 
 use command::{Failure, Seen};
-use connection::Warm;
+use connection::Reach;
 use remark::Question;
-
-/// How often, and with which pause, the end of our own second session is looked for.
-const SETTLE_TRIES: u32 = 50;
-const SETTLE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Answers that are kept; a table that is renamed is called by its old name until they are thrown away.
 const REMEMBERED: usize = 256;
@@ -59,7 +58,7 @@ impl PostgresSettings {
 #[derive(Debug)]
 pub struct Postgres {
     commands: Vec<PgCommand>,
-    warm: Warm,
+    warm: Warm<Reach>,
     /// What has been asked already: names rarely change.
     answered: BTreeMap<Question, String>,
 }
@@ -75,7 +74,7 @@ impl Postgres {
         } = settings;
         Self {
             commands,
-            warm: Warm::new(endpoint, timeout, clock),
+            warm: Warm::new(endpoint.into(), timeout, clock),
             answered: BTreeMap::new(),
         }
     }
@@ -83,11 +82,7 @@ impl Postgres {
     /// What stands between an order and the server, before anything is sent.
     fn objection(&self, task: &Task) -> Option<String> {
         let Some(own_id) = self.warm.own_id() else {
-            return Some(format!(
-                "no control connection to {}: {}",
-                self.warm.endpoint(),
-                self.warm.trouble().unwrap_or("not opened yet")
-            ));
+            return Some(self.warm.absence());
         };
         if task.id == u64::from(own_id) {
             return Some(format!("process {} is the agent's own session", task.id));
@@ -127,23 +122,27 @@ impl Postgres {
 
     /// A second session of our own is opened, ended through the same checked query as any order, and found dead.
     async fn end_own_session(&mut self) -> Result<(), Failure> {
-        let other = self.warm.second_session().await?;
+        let other = self.warm.another().await?;
         let look = command::look_at(other.own_id());
-        for _ in 0..SETTLE_TRIES {
-            let rows = self.warm.rows(&look).await?;
-            let Some(seen) = rows.first().map(Seen::from_row) else {
-                return Ok(());
-            };
-            let task = seen.as_own_task(other.own_id());
-            let answer = self.send_checked(PgCommand::Terminate, &task).await?;
-            if let OrderResult::Refused(reason) = answer.result {
-                return Err(Failure::Unexpected(reason));
+        let ended = timeout(SETTLE, async {
+            loop {
+                let rows = self.warm.rows(&look).await?;
+                let Some(seen) = rows.first().map(Seen::from_row) else {
+                    return Ok(());
+                };
+                let task = seen.as_own_task(other.own_id());
+                let answer = self.send_checked(PgCommand::Terminate, &task).await?;
+                if let OrderResult::Refused(reason) = answer.result {
+                    return Err(Failure::Unexpected(reason));
+                }
+                sleep(SETTLE_PAUSE).await;
             }
-            tokio::time::sleep(SETTLE_PAUSE).await;
-        }
-        Err(Failure::Unexpected(
-            "our own second session is still there after pg_terminate_backend".to_owned(),
-        ))
+        });
+        ended.await.unwrap_or_else(|_| {
+            Err(Failure::Unexpected(
+                "our own second session is still there after pg_terminate_backend".to_owned(),
+            ))
+        })
     }
 
     fn with_hint(failure: &Failure) -> String {
@@ -179,7 +178,7 @@ impl Initiator for Postgres {
                 Answer::refused(format!(
                     "{} at {}: {}",
                     command.text(task),
-                    self.warm.endpoint(),
+                    self.warm.reach(),
                     Self::with_hint(&failure)
                 ))
             })
@@ -189,7 +188,7 @@ impl Initiator for Postgres {
         if self.warm.own_id().is_none() {
             self.warm.connect().await?;
         }
-        let endpoint = self.warm.endpoint().to_string();
+        let endpoint = self.warm.reach().to_string();
         self.end_own_session().await.map_err(|failure| {
             format!(
                 "cannot end a session of our own at {endpoint}: {}",
