@@ -268,6 +268,13 @@ fn what_it_does(candidate: &Candidate, resources: &[Assessment], behind: usize) 
     text
 }
 
+impl Candidate {
+    /// Why it is passed over, in a few words; nothing for one that is chosen.
+    pub fn why_not(&self) -> Option<String> {
+        self.passed_over.as_ref().map(|_| why(self))
+    }
+}
+
 fn why(candidate: &Candidate) -> String {
     let undo_s = candidate
         .gains
@@ -276,9 +283,8 @@ fn why(candidate: &Candidate) -> String {
         .fold(0.0, f64::max);
     match &candidate.passed_over {
         None => "it is chosen".to_owned(),
-        Some(PassedOver::LowerScore) => format!("its score is lower ({:.2})", candidate.score),
-        Some(PassedOver::Dominated { .. }) => {
-            format!("ending it would free less (score {:.2})", candidate.score)
+        Some(PassedOver::LowerScore | PassedOver::Dominated { .. }) => {
+            "another frees more".to_owned()
         }
         Some(PassedOver::ProtectedClass) => {
             format!("its class {} is protected", candidate.task.class)

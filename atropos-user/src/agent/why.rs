@@ -12,7 +12,7 @@ use super::resolve::Resolved;
 use super::watch::{Slots, View, Watcher};
 use super::{clock, initiator};
 use crate::engine::input::{Activity, BlockKind, Input, RequestStats, ResourceId, Tick};
-use crate::engine::record::{Candidate, PassedOver, Task};
+use crate::engine::record::{Candidate, Task};
 use crate::engine::settings::{Mode, Slo, SloLimit};
 use crate::engine::{Engine, Survey};
 use crate::target::glibc::LockOwner;
@@ -244,7 +244,7 @@ fn choices(resolved: &Resolved, survey: &Survey, forest: &Forest<'_>) -> Vec<Cho
             .iter()
             .map(|gain| gain.undo_s)
             .fold(0.0, f64::max),
-        but: candidate.passed_over.as_ref().map(why_not),
+        but: candidate.why_not(),
     };
     survey.candidates.iter().map(choice).collect()
 }
@@ -263,37 +263,6 @@ fn command(resolved: &Resolved, task: &Task) -> String {
         .position(|rung| if busy { rung.busy } else { rung.idle });
     rung.map(|rung| initiator::describe(resolved, rung, task))
         .unwrap_or_default()
-}
-
-/// A reason as a few words.
-fn why_not(reason: &PassedOver) -> String {
-    match reason {
-        PassedOver::LowerScore | PassedOver::Dominated { .. } => "another frees more".to_owned(),
-        PassedOver::ProtectedClass => "its class is protected".to_owned(),
-        PassedOver::Victim { of } => format!("it waits itself, for session {of}"),
-        PassedOver::TooYoung => "it has been in the way for a moment only".to_owned(),
-        PassedOver::NotIdleLongEnough => "it has not been idle for long".to_owned(),
-        PassedOver::NearlyDone => "it is nearly done".to_owned(),
-        PassedOver::MinorCause => "it is to blame for little of it".to_owned(),
-        PassedOver::GainTooSmall => {
-            "undoing its work would take about as long as letting it finish".to_owned()
-        }
-        PassedOver::NoRung => "no command ends it in this state".to_owned(),
-        PassedOver::ProtectedPrincipal => "its user is protected".to_owned(),
-        PassedOver::Own => "it is the session of atropos itself".to_owned(),
-        PassedOver::CancelledBefore => "the same work was ended a short while ago".to_owned(),
-        PassedOver::UnderWay => "an order to end it is under way".to_owned(),
-        PassedOver::Budget => "as many tasks as are allowed have been ended".to_owned(),
-        PassedOver::WeakEvidence => "it is not known for sure that it is in the way".to_owned(),
-        PassedOver::LikeItsPeers => {
-            "it has held what others want for no longer than is usual there".to_owned()
-        }
-        PassedOver::Ordinary => {
-            "it is one of many alike in the queue: ending it would only reorder them".to_owned()
-        }
-        PassedOver::HeldUp => "it waits itself, for a lock whose holders cannot be seen".to_owned(),
-        PassedOver::LostEvents => "events were lost, so that the picture may be wrong".to_owned(),
-    }
 }
 
 fn summary(view: &View, choices: &[Choice]) -> String {
