@@ -5,14 +5,12 @@ mod common;
 #[path = "sample/program.rs"]
 mod program;
 
-use std::time::Duration;
-
 use atropos::agent::why::{MutexWait, look};
 use atropos::config;
 use usdt_probes::client::Client;
 use usdt_probes::server::Server;
 
-use common::{resolve, wait_for};
+use common::{PATIENCE, resolve, wait_for};
 
 /// The one wait that there is when `holding` runs in one session and `wanting` in another.
 fn wait(holding: &str, wanting: &str) -> (Client, Client, MutexWait, Server) {
@@ -24,7 +22,7 @@ fn wait(holding: &str, wanting: &str) -> (Client, Client, MutexWait, Server) {
         server.connect("waiter").unwrap(),
     );
     for client in [&mut holder, &mut waiter] {
-        client.set_patience(Some(Duration::from_secs(30))).unwrap();
+        client.set_patience(Some(PATIENCE)).unwrap();
     }
     holder.send(holding).unwrap();
     // It sleeps in the lock: a sleep on a word of its own is no wait for a lock.
@@ -46,7 +44,7 @@ fn wait(holding: &str, wanting: &str) -> (Client, Client, MutexWait, Server) {
 
 #[test]
 fn the_owner_of_a_contended_mutex_is_told() {
-    let (holder, waiter, wait, _server) = wait("MUTEX m 60000", "MUTEX m 0");
+    let (holder, waiter, wait, _server) = wait("MUTEX m 300000", "MUTEX m 0");
     assert_eq!(
         (wait.thread, wait.session),
         (waiter.thread(), Some(waiter.session()))
@@ -60,7 +58,7 @@ fn the_owner_of_a_contended_mutex_is_told() {
 
 #[test]
 fn the_writer_of_a_contended_rwlock_is_told() {
-    let (holder, waiter, wait, _server) = wait("RWLOCK l w 60000", "RWLOCK l r 0");
+    let (holder, waiter, wait, _server) = wait("RWLOCK l w 300000", "RWLOCK l r 0");
     assert_eq!(wait.thread, waiter.thread());
     assert!(
         wait.lock.starts_with("rwlock 0x") && !wait.lock.contains("readers"),
@@ -75,7 +73,7 @@ fn the_writer_of_a_contended_rwlock_is_told() {
 
 #[test]
 fn readers_of_an_rwlock_are_called_readers_and_nobody_is_named() {
-    let (_holder, waiter, wait, _server) = wait("RWLOCK l r 60000", "RWLOCK l w 0");
+    let (_holder, waiter, wait, _server) = wait("RWLOCK l r 300000", "RWLOCK l w 0");
     assert_eq!(wait.thread, waiter.thread());
     assert!(wait.lock.ends_with("held by readers"), "{}", wait.lock);
     assert_eq!((wait.owner_thread, wait.owner_session), (None, None));

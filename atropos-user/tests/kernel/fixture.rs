@@ -7,9 +7,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+
+use crate::common::PATIENCE;
 
 /// A running fixture.
 pub(crate) struct Fixture {
@@ -136,8 +137,8 @@ impl Fixture {
 
     fn line(&mut self) -> String {
         self.lines
-            .recv_timeout(Duration::from_secs(30))
-            .expect("the fixture answers within 30 s")
+            .recv_timeout(PATIENCE)
+            .expect("the fixture answers in time")
     }
 
     /// File offset of a function, past the `endbr64` that some compilers put first.

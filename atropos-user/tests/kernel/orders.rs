@@ -1,17 +1,13 @@
 //! Orders that the fixture's own thread finds: signalled on the spot if it is at the request that is meant, else left alone.
 
-use std::time::Duration;
-
 use atropos::cancel::exact::{Desk as _, Found, Note};
 use atropos::kernel::{OrderSite, Orders};
 use atropos_common::op::Op;
 use atropos_common::site::{ArgSpec, Base, Cond, SiteSpec};
 use nix::sys::signal::Signal;
 
-use super::common::{clock_ns, wait_for};
+use super::common::{PATIENCE, clock_ns, wait_for};
 use super::{ARG0, ARG1, Bench};
-
-const TIME: Duration = Duration::from_secs(20);
 
 /// The request is the first argument of `op_wait`; it counts while the second one is 7.
 fn desk(bench: &mut Bench) -> Orders {
@@ -48,7 +44,7 @@ fn note(bench: &Bench) -> Note {
         tid: bench.target.pid(),
         request: 5,
         signal: Signal::SIGUSR1 as u32,
-        deadline_ns: clock_ns() + TIME.as_nanos() as u64,
+        deadline_ns: clock_ns() + PATIENCE.as_nanos() as u64,
     }
 }
 

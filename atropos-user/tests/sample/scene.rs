@@ -1,7 +1,6 @@
 //! People at the sample server, and what the agent's half of the library sees of them.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use atropos::agent::resolve::Resolved;
 use atropos::agent::why::{Report, look};
@@ -11,7 +10,7 @@ use usdt_probes::client::Client;
 use usdt_probes::server::Server;
 
 pub(crate) use crate::common::resolve;
-use crate::common::wait_for;
+use crate::common::{PATIENCE, wait_for};
 
 /// A server with people at it.
 pub(crate) struct Scene {
@@ -80,7 +79,7 @@ impl Scene {
 /// A connection that gives up rather than hang.
 pub(crate) fn person(server: &Server, user: &str) -> Client {
     let mut client = server.connect(user).unwrap();
-    client.set_patience(Some(Duration::from_secs(30))).unwrap();
+    client.set_patience(Some(PATIENCE)).unwrap();
     client
 }
 
