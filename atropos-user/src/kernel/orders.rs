@@ -4,7 +4,6 @@
 //! pays for them, and the one who pays is about to be ended.
 
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use atropos_common::order::{OrderKey, OrderState, OrderValue};
@@ -13,6 +12,7 @@ use aya::maps::{HashMap, Map, MapData};
 use super::event::{self, Spot};
 use super::site::SiteLink;
 use crate::cancel::exact::{Desk, Found, Note};
+use crate::target::HeldPath;
 
 /// A place where a thread finds its order.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct OrderSite {
     /// Its number in `SITES`, where the meaning of the place must have been said.
     pub cookie: u16,
     /// File, as a path for us.
-    pub file: PathBuf,
+    pub file: HeldPath,
     /// Offset in the file.
     pub offset: u64,
     /// Offset of the semaphore, for a USDT site.

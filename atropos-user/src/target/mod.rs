@@ -23,7 +23,7 @@ use procfs::process::Stat;
 pub use end::EndWatch;
 pub use error::TargetError;
 pub use find::{find_by_exe, find_by_service};
-pub use held::HeldFiles;
+pub use held::{HeldFiles, HeldPath};
 pub use maps::{MappedFile, MappedSegment};
 pub use memory::ProcessMemory;
 pub use namespace::{PidNamespace, we_count_as_the_kernel};

@@ -31,7 +31,7 @@ fn desk(bench: &mut Bench) -> Orders {
     let desk = bench.kernel.orders().unwrap_or_else(|e| panic!("{e:#}"));
     desk.at(vec![OrderSite {
         cookie,
-        file: bench.target.program().to_owned(),
+        file: bench.target.program().to_owned().into(),
         offset: bench.target.offset_of("op_wait"),
         semaphore_offset: None,
     }])

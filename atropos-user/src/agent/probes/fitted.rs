@@ -64,10 +64,14 @@ impl Fitted {
         let Some(prepared) = kernel.prepare(&self.sites())? else {
             return self.attach(kernel);
         };
+        let planned = self.planned.sites.iter();
+        let files: Vec<_> = planned.map(|planned| planned.file.file()).collect();
         let (send, receive) = channel();
         std::thread::spawn(move || {
             // If nobody waits any more, the links go with what could not be sent.
             let _ = send.send(prepared.attach().map(On::now));
+            // Only now may the files be closed.
+            drop(files);
         });
         self.state = State::Coming(receive);
         Ok(())

@@ -1,7 +1,5 @@
 //! Which sites there are, what passing one costs, and which probes stand and fall together.
 
-use std::path::PathBuf;
-
 use anyhow::{Context as _, Result, anyhow};
 use atropos_common::limits::MAX_SITES;
 use atropos_common::op::Op;
@@ -12,6 +10,7 @@ use crate::config::Probe;
 use crate::engine::input::ResourceId;
 use crate::engine::record::Level;
 use crate::governor::{Unit, Way, Work};
+use crate::target::HeldPath;
 
 /// A site that can be attached.
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub(super) struct Planned {
     /// Its probe; a USDT probe may have several sites.
     pub(super) name: String,
     pub(super) cookie: u16,
-    pub(super) file: PathBuf,
+    pub(super) file: HeldPath,
     pub(super) site: PlacedSite,
     pub(super) work: Work,
 }
