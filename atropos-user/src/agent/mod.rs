@@ -24,6 +24,7 @@ pub mod silent;
 pub mod statement;
 pub mod tell;
 pub mod told;
+pub mod usage;
 pub mod watch;
 mod watched;
 pub mod why;

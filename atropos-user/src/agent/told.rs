@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use atropos_common::op::Op;
-use atropos_common::record::{EventRecord, OpenKey, OpenValue};
+use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionValue};
 
 use super::kept::Kept;
 use super::statement::{digest, fingerprint};
@@ -80,8 +80,11 @@ impl Told {
 
     /// One look.
     pub fn look(&mut self, kept: &Kept, now_ns: u64) -> View {
+        // Of the other kinds nobody holds anything that another waits for.
+        let waited_for = |kind: &Kind| matches!(kind, Kind::Lock | Kind::Queue);
         let snapshots: Vec<Snapshot> = (0_u16..)
             .zip(&self.resources)
+            .filter(|(_, (kind, _))| waited_for(kind))
             .map(|(index, (kind, name))| {
                 let of = |hold: u8| -> Vec<Open> {
                     let of = |(key, _): &&(OpenKey, OpenValue)| {
@@ -124,7 +127,8 @@ impl Told {
             } else {
                 continue;
             };
-            let state = state(session, value.tid, request, activity, since_ns);
+            let mut state = state(session, value.tid, request, activity, since_ns);
+            state.progress = progress(value).filter(|_| activity == Activity::Busy);
             states.insert(session, state);
         }
         self.idle_since = idle;
@@ -176,6 +180,11 @@ fn state(
         killed: false,
         own: false,
     }
+}
+
+/// Share of the work that is done; nothing where the application does not tell how much there is.
+fn progress(value: &SessionValue) -> Option<f64> {
+    (value.work > 0).then(|| (value.done as f64 / value.work as f64).min(1.0))
 }
 
 /// Who waits for whom on one resource.

@@ -17,6 +17,7 @@ mod governed;
 mod levels;
 mod orders;
 mod replaced;
+mod usage;
 mod usdt;
 mod usdt_live;
 mod wakes;
