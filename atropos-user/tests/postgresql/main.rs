@@ -15,6 +15,8 @@ mod common;
 
 mod at_work;
 #[cfg(feature = "ebpf")]
+mod buffers;
+#[cfg(feature = "ebpf")]
 mod churn;
 mod classes;
 #[cfg(feature = "ebpf")]
