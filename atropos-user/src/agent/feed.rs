@@ -1,6 +1,6 @@
 //! From what the kernel half and the target's memory show to inputs of the engine. Pure but for the memory it reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use atropos_common::op::Op;
 use atropos_common::record::EventRecord;
@@ -99,9 +99,16 @@ impl Feed {
                 count: lost,
             }));
         }
+        let mut usages = self.sums.since_before(&harvest.uses, lost == 0);
+        let takers = self.sums.takers().map(|told| self.session_told(told));
+        let takers: BTreeSet<u64> = takers.collect();
         let mut view = match &mut self.eyes {
-            Eyes::Memory(watcher) => watcher.look(memory, now_ns, own),
+            Eyes::Memory(watcher) => {
+                watcher.take(takers);
+                watcher.look(memory, now_ns, own)
+            }
             Eyes::Marks(told) => {
+                told.take(takers);
                 for decoded in &harvest.events {
                     told.hear(decoded.op, &decoded.record, memory);
                 }
@@ -126,7 +133,6 @@ impl Feed {
                 inputs.push(Input::Snapshot(snapshot.clone()));
             }
         }
-        let mut usages = self.sums.since_before(&harvest.uses, lost == 0);
         for usage in &mut usages {
             for one in &mut usage.sessions {
                 one.session = SessionKey(self.session_told(one.session.0));

@@ -10,10 +10,15 @@ use atropos_common::record::{UsageKey, UsageValue};
 use super::kept::Uses;
 use crate::engine::input::{Evidence, ResourceId, SessionKey, SessionUsage, Usage};
 
+/// Who took something is of interest for so long: two windows of the engine.
+const RECENT_NS: u64 = 1_000_000_000;
+
 /// The sums at the look before.
 #[derive(Debug, Default)]
 pub struct Sums {
     before: BTreeMap<ResourceId, Before>,
+    /// When each session last took something, as the probes tell it.
+    took_ns: BTreeMap<u64, u64>,
 }
 
 /// ... of one resource.
@@ -31,10 +36,22 @@ impl Sums {
     pub fn since_before(&mut self, uses: &Uses, whole: bool) -> Vec<Usage> {
         self.before
             .retain(|resource, _| uses.since.iter().any(|(one, _)| one == resource));
-        uses.since
-            .iter()
+        let since = uses.since.iter();
+        let usages: Vec<Usage> = since
             .filter_map(|(resource, since_ns)| self.of(*resource, *since_ns, uses, whole))
-            .collect()
+            .collect();
+        let sessions = usages.iter().flat_map(|usage| &usage.sessions);
+        let took = sessions.filter(|one| one.used > 0);
+        self.took_ns
+            .extend(took.map(|one| (one.session.0, uses.at_ns)));
+        self.took_ns
+            .retain(|_, took_ns| took_ns.saturating_add(RECENT_NS) > uses.at_ns);
+        usages
+    }
+
+    /// Sessions that took something lately, as the probes tell them.
+    pub fn takers(&self) -> impl Iterator<Item = u64> {
+        self.took_ns.keys().copied()
     }
 
     fn of(
@@ -136,6 +153,7 @@ mod tests {
         let mut sums = Sums::default();
         let first = uses(100, 90, &[sum(1, 500, 9, 5), sum(2, 7, 1, 0)]);
         assert!(sums.since_before(&first, true).is_empty());
+        assert_eq!(sums.takers().count(), 0);
         let second = uses(
             150,
             90,
@@ -148,11 +166,15 @@ mod tests {
             (150, 50, CACHE)
         );
         assert!(usages[0].complete);
+        assert_eq!(sums.takers().collect::<Vec<_>>(), [1, 3]);
         assert!(
             sums.since_before(&uses(200, 90, &second.sums), true)
                 .is_empty(),
             "nobody used anything"
         );
+        assert_eq!(sums.takers().count(), 2, "it was not long ago");
+        sums.since_before(&uses(200 + RECENT_NS, 90, &second.sums), true);
+        assert_eq!(sums.takers().count(), 0);
     }
 
     #[test]

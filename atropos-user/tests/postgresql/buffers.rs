@@ -281,6 +281,8 @@ async fn a_sweep_of_the_buffer_pool_is_cancelled_and_no_reader_is() {
             .unwrap()
     };
     assert!(resource("buffers") > 0.1, "{decision:#}");
+    let words = decision["orders"][0]["task"]["digest"].as_str().unwrap();
+    assert!(words.contains("do"), "what it runs is known: {decision:#}");
     assert!(running.await.unwrap().is_err(), "it was cancelled");
     assert!(is_alive(&client).await);
     readers.get_on(2).await;
@@ -305,6 +307,40 @@ async fn of_equal_readers_who_want_more_than_there_is_room_for_nobody_is_ended()
     });
     readers.get_on(8).await;
     readers.disperse().await;
+    assert_eq!(agent.sent().len(), 0, "{:#?}", agent.sent());
+    assert!(agent.stop().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_protected_statement_that_sweeps_the_buffer_pool_is_named_and_left_alone() {
+    let Some(server) = server().await else { return };
+    let readers = Readers::own(&server).await;
+    readers.get_on(2).await;
+    let mut agent = attach_with(&server, "left_alone_buffers_ddl", "p99=10ms");
+    let (client, copy) = server.connect().await;
+    let client = Arc::new(client);
+    client
+        .batch_execute("set enable_seqscan = off; set enable_bitmapscan = off; set max_parallel_workers_per_gather = 0")
+        .await
+        .unwrap();
+    let text = "create table away as select id from big where id > 0 and length(pad) > 0 union all select id from big where id > 1 and length(pad) > 0";
+    let running = begins(Arc::clone(&client), text);
+    let decision =
+        agent.decision(|decision| decision["candidates"][0]["passed_over"] == "protected_class");
+    assert_eq!(
+        decision["candidates"][0]["task"]["id"], copy,
+        "{decision:#}"
+    );
+    assert_eq!(decision["candidates"][0]["task"]["class"], "ddl");
+    readers.get_on(2).await;
+    readers.disperse().await;
+    let cancelled = client
+        .cancel_token()
+        .cancel_query(tokio_postgres::NoTls)
+        .await;
+    cancelled.unwrap();
+    // It may have come to its end before.
+    let _ = running.await.unwrap();
     assert_eq!(agent.sent().len(), 0, "{:#?}", agent.sent());
     assert!(agent.stop().success());
 }

@@ -117,6 +117,8 @@ fn the_sweep_goes(server: &Server, preset: &str) {
             .as_u64()
             .unwrap() as usize];
         assert_eq!(by["name"], "cache", "{decision:#}");
+        let words = order["task"]["digest"].as_str().unwrap();
+        assert!(words.starts_with("read"), "{decision:#}");
         assert!(
             sweep.receive().unwrap().is_cancelled(),
             "the statement was cancelled"
