@@ -12,6 +12,7 @@ pub mod kept;
 #[cfg(feature = "ebpf")]
 mod levels;
 mod locate;
+pub mod on_cpu;
 #[cfg(feature = "ebpf")]
 pub mod probes;
 pub mod processor;

@@ -30,6 +30,8 @@ mod exact_run;
 mod inside;
 #[cfg(feature = "ebpf")]
 mod left_alone;
+#[cfg(feature = "ebpf")]
+mod on_cpu;
 mod orders;
 #[cfg(feature = "ebpf")]
 mod probed;
