@@ -27,7 +27,7 @@ const POOL: &str = "shared_buffers=4MB";
 const READERS: usize = 12;
 
 /// Between two statements of a reader. A page that was used once goes when the sweep has come past it twice.
-const PAUSE: Duration = Duration::from_millis(1000);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads rows of the large table one after another by its index: through the pool, and not through a ring.
 const SWEEP: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set max_parallel_workers_per_gather = 0; \
