@@ -37,7 +37,7 @@ pub(super) fn judge(report: &mut Report, preset: &Preset, walks: &[Option<Result
         };
         let probes: Vec<&ProbeReport> = report.probes.iter().filter(of_it).collect();
         let (sight, reasons) = if preset.resources[index].kind == Kind::Cpu {
-            (Sight::PartlyBlind, vec![OF_THE_SCHEDULER.to_owned()])
+            (Sight::Seen, vec![OF_THE_SCHEDULER.to_owned()])
         } else {
             sight(&probes, walk.as_ref(), report.lost_count.unwrap_or(0))
         };
