@@ -12,6 +12,14 @@ pub const MAX_SESSIONS: u32 = 16_384;
 /// Intervals (waits and holds) open at once.
 pub const MAX_OPEN: u32 = 32_768;
 
+/// Sessions whose use of a MEMORY resource is summed at once, one for each resource that a session uses.
+pub const MAX_USES: u32 = 16_384;
+
+/// Units of MEMORY resources that are remembered by who brought them in or drove them out; the oldest make room. That another
+/// drove a unit out is proved only while the unit is remembered, so this should be no less than the units of a pool: half a
+/// gigabyte in pages of 8 KiB.
+pub const MAX_UNITS: u32 = 65_536;
+
 /// Orders that can wait for their threads at once.
 pub const MAX_ORDERS: u32 = 64;
 
@@ -34,6 +42,21 @@ pub const RING_BYTES: u32 = 4 << 20;
 /// Steps of one argument expression: a register, then at most this many displacement-and-dereference steps.
 pub const MAX_STEPS: usize = 4;
 
+/// Of what the kernel half must know since when it is whole: index into `SINCE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Since {
+    /// Requests: those that began before the current sample are not timed.
+    Requests = 0,
+    /// Units and what is being brought in: what was known before the probes came back may be otherwise by now.
+    Units = 1,
+}
+
+impl Since {
+    /// Number of slots.
+    pub const COUNT: usize = 2;
+}
+
 /// What the kernel half could not keep: index into the `LOST` counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -48,11 +71,13 @@ pub enum Loss {
     Scope = 3,
     /// An argument lay on a page that was not in memory: the passing counts for nothing.
     Argument = 4,
+    /// `USES` was full: a session's use is not summed.
+    Uses = 5,
 }
 
 impl Loss {
     /// Number of causes.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 
     /// Every cause, in numeric order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -61,5 +86,6 @@ impl Loss {
         Self::Sessions,
         Self::Scope,
         Self::Argument,
+        Self::Uses,
     ];
 }

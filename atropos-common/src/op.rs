@@ -22,13 +22,13 @@ pub enum Op {
     ReleaseAll = 8,
     /// A session brings units of a MEMORY resource in.
     Use = 9,
-    /// Units of a MEMORY resource are evicted.
+    /// A session drives a unit of a MEMORY resource out.
     Evict = 10,
     /// A request enters a queue.
     Enqueue = 11,
     /// A request leaves a queue and runs.
     Dequeue = 12,
-    /// Work done so far.
+    /// Work that the session's task has done so far.
     Progress = 13,
     /// Somebody asked for the session's cancellation; reported so that outcomes can be told from chance.
     Killed = 14,
@@ -38,11 +38,17 @@ pub enum Op {
     Fork = 16,
     /// What the session is doing, in words that lie at an address of the target.
     Label = 17,
+    /// A session begins to bring a unit of a MEMORY resource in.
+    FetchBegin = 18,
+    /// It has brought it in, or has given up.
+    FetchEnd = 19,
+    /// Work that the session's task will take in all, in the unit of [`Op::Progress`].
+    Work = 20,
 }
 
 impl Op {
     /// Every operation, in numeric order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::RequestBegin,
         Self::RequestEnd,
         Self::SessionEnd,
@@ -60,6 +66,9 @@ impl Op {
         Self::Exit,
         Self::Fork,
         Self::Label,
+        Self::FetchBegin,
+        Self::FetchEnd,
+        Self::Work,
     ];
 
     /// The operation with this number, if there is one.

@@ -2,7 +2,9 @@
 
 use crate::namespace::PidNamespace;
 use crate::order::{OrderKey, OrderValue};
-use crate::record::{OpenKey, OpenValue, SessionKey, SessionValue, Totals};
+use crate::record::{
+    OpenKey, OpenValue, SessionKey, SessionValue, Totals, UnitKey, UnitValue, UsageKey, UsageValue,
+};
 use crate::scope::Scope;
 use crate::site::SiteSpec;
 use crate::wake::{WakeKey, WakeValue};
@@ -24,6 +26,10 @@ pod!(
     SessionKey,
     SessionValue,
     Totals,
+    UsageKey,
+    UsageValue,
+    UnitKey,
+    UnitValue,
     Scope,
     PidNamespace,
     OrderKey,

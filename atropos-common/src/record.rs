@@ -91,6 +91,68 @@ pub struct SessionValue {
     pub generation: u32,
     /// Thread that began it.
     pub tid: u32,
+    /// Work that the request has done so far; 0 before it tells.
+    pub done: u64,
+    /// Work that it will take in all, in the same unit; 0 before it tells.
+    pub work: u64,
+}
+
+/// Key of what a session uses of a MEMORY resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct UsageKey {
+    /// Session key.
+    pub session: u64,
+    /// Process id.
+    pub pid: u32,
+    /// Index of the resource in the preset.
+    pub resource: u16,
+    /// Zero.
+    pub reserved: u16,
+}
+
+/// Running sums of what a session uses of a MEMORY resource. They are never set back; the reader takes differences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct UsageValue {
+    /// Units brought in.
+    pub used: u64,
+    /// Units driven out that another had brought in.
+    pub evicted: u64,
+    /// Time spent bringing in again what another had driven out, nanoseconds.
+    pub lost_ns: u64,
+    /// When it began to bring in what it is bringing in now, `CLOCK_MONOTONIC` nanoseconds; 0 if nothing.
+    pub fetch_ns: u64,
+    /// Not 0 if that is something that another had driven out.
+    pub fetch_again: u32,
+    /// Thread that used it first.
+    pub tid: u32,
+}
+
+/// Key of a unit of a MEMORY resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct UnitKey {
+    /// The unit's name, as the site's instance expression gave it; never 0.
+    pub unit: u64,
+    /// Index of the resource in the preset.
+    pub resource: u16,
+    /// Zero.
+    pub reserved: [u16; 3],
+}
+
+/// Who brought a unit in, or drove it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct UnitValue {
+    /// Session key.
+    pub session: u64,
+    /// When, `CLOCK_MONOTONIC` nanoseconds.
+    pub at_ns: u64,
+    /// Process id of the session.
+    pub pid: u32,
+    /// 0: the session brought it in. 1: the session drove it out, and another had brought it in.
+    pub evicted: u32,
 }
 
 /// Sums of one resource on one CPU since the start of the agent.
@@ -103,7 +165,7 @@ pub struct Totals {
     pub sum_ns: u64,
     /// Ends without a begin: evidence of a missed event or of a begin before the probes came.
     pub unmatched: u64,
-    /// Sum of amounts (`use`, `evict`, `progress`).
+    /// Sum of amounts (`use`, `evict`).
     pub amount: u64,
 }
 
@@ -111,4 +173,8 @@ const _: () = assert!(core::mem::size_of::<EventRecord>() == 56);
 const _: () = assert!(core::mem::size_of::<OpenKey>() == 24);
 const _: () = assert!(core::mem::size_of::<OpenValue>() == 24);
 const _: () = assert!(core::mem::size_of::<SessionKey>() == 16);
-const _: () = assert!(core::mem::size_of::<SessionValue>() == 16);
+const _: () = assert!(core::mem::size_of::<SessionValue>() == 32);
+const _: () = assert!(core::mem::size_of::<UsageKey>() == 16);
+const _: () = assert!(core::mem::size_of::<UsageValue>() == 40);
+const _: () = assert!(core::mem::size_of::<UnitKey>() == 16);
+const _: () = assert!(core::mem::size_of::<UnitValue>() == 24);

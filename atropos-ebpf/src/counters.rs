@@ -6,7 +6,7 @@ use crate::maps::{HITS, LATENCY, LOST, TOTALS};
 
 /// Adds to a map value in one instruction.
 #[inline(always)]
-fn add(to: *mut u64, amount: u64) {
+pub(crate) fn add(to: *mut u64, amount: u64) {
     // SAFETY: the pointer comes from a map lookup in this program run and is 8-byte aligned; the add is atomic.
     unsafe {
         core::intrinsics::atomic_xadd::<u64, u64, { core::intrinsics::AtomicOrdering::Relaxed }>(

@@ -31,6 +31,7 @@ mod numbers;
 mod ops;
 mod orders;
 mod tasks;
+mod usage;
 mod wakes;
 
 use aya_ebpf::macros::{btf_tracepoint, tracepoint, uprobe};

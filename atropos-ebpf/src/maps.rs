@@ -2,12 +2,15 @@
 
 use atropos_common::histogram::BUCKETS;
 use atropos_common::limits::{
-    Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, MAX_WAKES, RING_BYTES,
-    TOTAL_SLOTS,
+    Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, MAX_UNITS, MAX_USES,
+    MAX_WAKES, RING_BYTES, Since, TOTAL_SLOTS,
 };
 use atropos_common::namespace::PidNamespace;
 use atropos_common::order::{OrderKey, OrderValue};
-use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals};
+use atropos_common::record::{
+    EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals, UnitKey, UnitValue,
+    UsageKey, UsageValue,
+};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
 use atropos_common::wake::{WakeKey, WakeValue};
@@ -36,6 +39,14 @@ pub(crate) static SESSIONS: HashMap<SessionKey, SessionValue, { MAX_SESSIONS as 
 #[btf_map]
 pub(crate) static OPEN: HashMap<OpenKey, OpenValue, { MAX_OPEN as usize }> = HashMap::new();
 
+/// What each session uses of MEMORY resources.
+#[btf_map]
+pub(crate) static USES: HashMap<UsageKey, UsageValue, { MAX_USES as usize }> = HashMap::new();
+
+/// Who brought each unit of a MEMORY resource in, or drove it out.
+#[btf_map]
+pub(crate) static UNITS: LruHashMap<UnitKey, UnitValue, { MAX_UNITS as usize }> = LruHashMap::new();
+
 /// Orders that wait for their threads. Put down and taken back by the agent.
 #[btf_map]
 pub(crate) static ORDERS: HashMap<OrderKey, OrderValue, { MAX_ORDERS as usize }> = HashMap::new();
@@ -61,9 +72,10 @@ pub(crate) static HITS: PerCpuArray<[u64; MAX_SITES as usize], 1> = PerCpuArray:
 #[btf_map]
 pub(crate) static LOST: PerCpuArray<[u64; Loss::COUNT], 1> = PerCpuArray::new();
 
-/// Start of the current sample of requests (slot 0, `CLOCK_MONOTONIC` ns): requests that began before it are not timed.
+/// Since when what is kept is whole (`CLOCK_MONOTONIC` ns), by [`Since`]: what is older was kept by probes that have been away
+/// since.
 #[btf_map]
-pub(crate) static SAMPLE: Array<u64, 1> = Array::new();
+pub(crate) static SINCE: Array<u64, { Since::COUNT }> = Array::new();
 
 /// Transitions on their way to the agent.
 #[btf_map]

@@ -1,7 +1,7 @@
 //! What passing a site means, by operation.
 
 use atropos_common::histogram::bucket_of;
-use atropos_common::limits::{Loss, REQUESTS_SLOT};
+use atropos_common::limits::{Loss, REQUESTS_SLOT, Since};
 use atropos_common::op::Op;
 use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue};
 use atropos_common::site::{Cond, SiteSpec};
@@ -10,18 +10,18 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::ProbeContext;
 
 use crate::args::{Arguments, cookie};
-use crate::maps::{EVENTS, NO_WAKEUP, OPEN, SAMPLE, SCOPE, SESSIONS, SITES};
-use crate::{counters, numbers};
+use crate::maps::{EVENTS, NO_WAKEUP, OPEN, SCOPE, SESSIONS, SINCE, SITES};
+use crate::{counters, numbers, usage};
 
 /// One passing of a site, with its arguments evaluated.
-struct Pass {
-    at_ns: u64,
-    session: u64,
-    instance: u64,
-    value: u64,
-    pid: u32,
-    tid: u32,
-    resource: u16,
+pub(crate) struct Pass {
+    pub(crate) at_ns: u64,
+    pub(crate) session: u64,
+    pub(crate) instance: u64,
+    pub(crate) value: u64,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) resource: u16,
 }
 
 /// A site was passed: counts it, keeps the books, and sends a record if the site asks for one.
@@ -98,9 +98,12 @@ fn book(pass: &Pass, op: u8) -> u32 {
         o if o == Op::WaitEnd as u8 || o == Op::Dequeue as u8 => close(pass, false),
         o if o == Op::Acquire as u8 => open_again(pass),
         o if o == Op::Release as u8 => close(pass, true),
-        o if o == Op::Use as u8 || o == Op::Evict as u8 || o == Op::Progress as u8 => {
-            counters::amount(usize::from(pass.resource), pass.value);
-        }
+        o if o == Op::Use as u8 => usage::brought_in(pass),
+        o if o == Op::Evict as u8 => usage::driven_out(pass),
+        o if o == Op::FetchBegin as u8 => usage::fetch_begin(pass),
+        o if o == Op::FetchEnd as u8 => usage::fetch_end(pass),
+        o if o == Op::Progress as u8 => work(pass, &key, true),
+        o if o == Op::Work as u8 => work(pass, &key, false),
         _ => {}
     }
     SESSIONS.get_ptr(&key).map_or(0, |session| {
@@ -118,12 +121,16 @@ fn request_begin(pass: &Pass, key: &SessionKey) -> u32 {
         session.begin_ns = pass.at_ns;
         session.generation = session.generation.wrapping_add(1);
         session.tid = pass.tid;
+        session.done = 0;
+        session.work = 0;
         return session.generation;
     }
     let first = SessionValue {
         begin_ns: pass.at_ns,
         generation: 1,
         tid: pass.tid,
+        done: 0,
+        work: 0,
     };
     if SESSIONS.insert(key, &first, u64::from(BPF_ANY)).is_err() {
         counters::lost(Loss::Sessions);
@@ -143,8 +150,7 @@ fn request_end(pass: &Pass, key: &SessionKey) -> u32 {
     let session = unsafe { &mut *session };
     let begin_ns = session.begin_ns;
     session.begin_ns = 0;
-    let sample_ns = SAMPLE.get(0).copied().unwrap_or(0);
-    if begin_ns == 0 || begin_ns < sample_ns {
+    if begin_ns == 0 || begin_ns < since_ns(Since::Requests) {
         counters::unmatched(REQUESTS_SLOT);
     } else {
         let latency_ns = pass.at_ns.saturating_sub(begin_ns);
@@ -152,6 +158,31 @@ fn request_end(pass: &Pass, key: &SessionKey) -> u32 {
         counters::interval(REQUESTS_SLOT, latency_ns);
     }
     session.generation
+}
+
+/// A request tells how much it has done, or how much it has to do. Of one whose begin was not seen nothing is kept: it could be
+/// told from the next one by nobody.
+#[inline(always)]
+fn work(pass: &Pass, key: &SessionKey, done: bool) {
+    let Some(session) = SESSIONS.get_ptr_mut(key) else {
+        return;
+    };
+    // SAFETY: the pointer comes from a map lookup in this program run; a session runs one request at a time.
+    let session = unsafe { &mut *session };
+    if session.begin_ns == 0 {
+        return;
+    }
+    if done {
+        session.done = pass.value;
+    } else {
+        session.work = pass.value;
+    }
+}
+
+/// Since when what is kept is whole.
+#[inline(always)]
+pub(crate) fn since_ns(of: Since) -> u64 {
+    SINCE.get(of as u32).copied().unwrap_or(0)
 }
 
 /// A wait starts. One that is announced again while it goes on keeps its first begin.

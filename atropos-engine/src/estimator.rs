@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use super::blame::Graph;
 use super::detector::{Detector, Flight};
+use super::guard::id_of;
 use super::input::{Activity, BlockKind, ResourceId};
 use super::ledger::Ledger;
-use super::record::Assessment;
+use super::record::{Assessment, MostUsed};
 use super::settings::{Kind, Settings};
 use super::window::{seconds, within_ns};
 
@@ -56,7 +57,10 @@ pub(super) fn estimate(
         .map(|(r, resource)| {
             let id = ResourceId(r as u16);
             let lost_s = seconds(ledger.lost_ns(id));
-            let blind = ledger.blind.get(r).cloned().flatten();
+            let account = ledger.accounts.get(r);
+            let doubt = account.and_then(|account| account.doubt(ledger.now_ns));
+            let unseen = ledger.blind.get(r).cloned().flatten();
+            let blind = unseen.or_else(|| doubt.map(str::to_owned));
             // What cannot be seen is never a reason to cancel.
             let level = if blind.is_some() {
                 0.0
@@ -75,6 +79,12 @@ pub(super) fn estimate(
                 level,
                 lost_s,
                 blind,
+                most_used: account
+                    .and_then(|account| account.most_used(ledger.now_ns))
+                    .map(|(session, share)| MostUsed {
+                        id: id_of(ledger, session),
+                        share,
+                    }),
             }
         })
         .collect();

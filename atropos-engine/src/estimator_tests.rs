@@ -104,3 +104,46 @@ fn a_resource_below_the_floor_counts_for_nothing_in_the_choice() {
     assert_eq!(estimate.levels(0.3), [estimate.resources[0].level]);
     assert_eq!(estimate.levels(0.5), [0.0]);
 }
+
+#[test]
+fn what_is_not_known_for_certain_of_use_has_no_level_and_says_why() {
+    use super::super::input::{Evidence, ResourceId, SessionUsage, Usage};
+    use super::super::settings::Kind;
+    let level = |evidence, complete| {
+        let mut settings = settings();
+        settings.resources[0].kind = Kind::Cpu;
+        let mut ledger = Ledger::new(&settings.resources, settings.tuning.window_ns);
+        ledger.tick(&super::super::testkit::tick(
+            9900,
+            vec![busy(1, 9000), busy(2, 9000)],
+        ));
+        let used = |key, used, lost_ms| SessionUsage {
+            session: SessionKey(key),
+            used,
+            lost_ns: lost_ms * MS,
+            held: 0,
+        };
+        ledger.usage(&Usage {
+            at_ns: 10_000 * MS,
+            resource: ResourceId(0),
+            covered_ns: 100 * MS,
+            evidence,
+            complete,
+            sessions: vec![used(1, 30, 0), used(2, 10, 100)],
+        });
+        let mut estimate = look(&ledger, &[]);
+        estimate.resources.remove(0)
+    };
+    let known = level(Evidence::Event, true);
+    assert!(known.level > 0.05 && known.blind.is_none());
+    let most = known.most_used.unwrap();
+    assert_eq!(most.id, 1);
+    assert_close(most.share, 0.75);
+    let inferred = level(Evidence::Inference, true);
+    assert_close(inferred.level, 0.0);
+    assert!(inferred.blind.unwrap().contains("inferred"));
+    assert!(inferred.most_used.is_some(), "it is told all the same");
+    let partial = level(Evidence::Event, false);
+    assert_close(partial.level, 0.0);
+    assert!(partial.blind.unwrap().contains("not everything"));
+}

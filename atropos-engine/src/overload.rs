@@ -164,8 +164,27 @@ fn regular_reason(reading: &Reading, estimate: &Estimate) -> String {
         None => String::new(),
     };
     format!(
-        "{}; waits for resources explain only {:.0} % of it, so nothing is cancelled{unseen}",
+        "{}; waits for resources explain only {:.0} % of it, so nothing is cancelled{unseen}{}",
         broken(reading),
         estimate.explained * 100.0,
+        most_used(estimate),
     )
+}
+
+/// Who used most of what most was lost to, where that is told.
+fn most_used(estimate: &Estimate) -> String {
+    let told = estimate
+        .resources
+        .iter()
+        .filter(|resource| resource.lost_s > 0.0)
+        .filter_map(|resource| Some((resource, resource.most_used.as_ref()?)));
+    let most = told.max_by(|a, b| a.0.lost_s.total_cmp(&b.0.lost_s));
+    most.map_or_else(String::new, |(resource, most)| {
+        format!(
+            "; session {} used most of {}, {:.0} %",
+            most.id,
+            resource.name,
+            most.share * 100.0
+        )
+    })
 }

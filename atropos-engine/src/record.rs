@@ -141,6 +141,18 @@ pub struct Assessment {
     pub lost_s: f64,
     /// Why it cannot be seen, if so.
     pub blind: Option<String>,
+    /// Who used most of it in the window, where that is told (MEMORY, CPU, IO); to blame or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_used: Option<MostUsed>,
+}
+
+/// Who used most of a resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MostUsed {
+    /// Number of the session.
+    pub id: u64,
+    /// Its share of all use (or of all that is held) that is known, 0 to 1.
+    pub share: f64,
 }
 
 /// One candidate.

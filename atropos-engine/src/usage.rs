@@ -54,6 +54,7 @@ pub(super) struct Account {
     by_held: bool,
     /// The latest report said everything, by evidence that is good enough to cancel.
     pub(super) trusted: bool,
+    complete: bool,
     evidence: Evidence,
     reported_ns: u64,
 }
@@ -68,6 +69,7 @@ impl Account {
             peers: Peers::default(),
             by_held: false,
             trusted: false,
+            complete: false,
             evidence: Evidence::Inference,
             reported_ns: 0,
         }
@@ -77,6 +79,7 @@ impl Account {
         let end_ns = usage.at_ns.min(now_ns);
         let begin_ns = end_ns.saturating_sub(usage.covered_ns);
         self.trusted = usage.complete && usage.evidence <= Evidence::OpenMap;
+        self.complete = usage.complete;
         self.evidence = usage.evidence;
         self.reported_ns = end_ns;
         if usage.sessions.iter().any(|one| one.held > 0) && !self.by_held {
@@ -143,6 +146,16 @@ impl Account {
         self.lost_ns(now_ns).saturating_sub(open_ns)
     }
 
+    /// Why what was lost in the window is no reason to end anybody, if it is none.
+    pub(super) fn doubt(&self, now_ns: u64) -> Option<&'static str> {
+        let why = if self.complete {
+            "who used it is inferred, which is enough to tell and not to end anybody"
+        } else {
+            "not everything that was used of it was seen"
+        };
+        (!self.trusted && self.lost_ns(now_ns) > 0).then_some(why)
+    }
+
     /// What a session's present request used, lost and holds.
     pub(super) fn spent(&self, session: SessionKey) -> Option<&Spent> {
         self.spent.get(&session)
@@ -155,6 +168,14 @@ impl Account {
             let share = self.part(spent, now_ns) as f64 / all;
             (*session, share, seconds(spent.lost.sum_ns(now_ns)))
         })
+    }
+
+    /// Who has the largest share, and that share, if anybody has one.
+    pub(super) fn most_used(&self, now_ns: u64) -> Option<(SessionKey, f64)> {
+        self.shares(now_ns)
+            .map(|(session, share, _)| (session, share))
+            .filter(|(_, share)| *share > 0.0)
+            .max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     fn part(&self, spent: &Spent, now_ns: u64) -> u64 {

@@ -16,6 +16,18 @@ use proptest::prelude::*;
 /// Whom the engine orders to end on a busy processor: sessions use so much (milliseconds) in each of forty ticks, and lose most
 /// of their time.
 fn ended_for_use(used_ms: &[u64]) -> BTreeSet<u64> {
+    let target = |effect: &Effect| match effect {
+        Effect::Cancel(order) => Some(order.task.id),
+        _ => None,
+    };
+    effects_of_use(used_ms, Evidence::Event)
+        .iter()
+        .filter_map(target)
+        .collect()
+}
+
+/// What the engine says to such a processor.
+fn effects_of_use(used_ms: &[u64], evidence: Evidence) -> Vec<Effect> {
     let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
     let session = |n: usize| SessionState {
         session: SessionKey(n as u64),
@@ -44,7 +56,7 @@ fn ended_for_use(used_ms: &[u64]) -> BTreeSet<u64> {
             at_ns: at_ms * MS,
             resource: ResourceId(1),
             covered_ns: 50 * MS,
-            evidence: Evidence::Event,
+            evidence,
             complete: true,
             sessions: sessions.collect(),
         };
@@ -57,11 +69,37 @@ fn ended_for_use(used_ms: &[u64]) -> BTreeSet<u64> {
         };
         engine.handle(&Input::Tick(tick), &mut effects);
     }
-    let target = |effect: &Effect| match effect {
-        Effect::Cancel(order) => Some(order.task.id),
-        _ => None,
+    effects
+}
+
+#[test]
+fn use_that_is_inferred_is_told_with_who_used_most_and_ends_nobody() {
+    let mut used_ms = [1; 10];
+    used_ms[3] = 100;
+    let effects = effects_of_use(&used_ms, Evidence::Inference);
+    let said: Vec<&str> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Overload(note) => Some(note.reason.as_str()),
+            _ => None,
+        })
+        .collect();
+    let [said] = said[..] else {
+        panic!("one hand-off: {said:?}")
     };
-    effects.iter().filter_map(target).collect()
+    assert!(
+        said.contains("were lost to processor in this window, but who used it is inferred"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("; session 3 used most of processor, 92 %"),
+        "{said}"
+    );
+    assert!(
+        !effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Cancel(_) | Effect::Decision(_)))
+    );
 }
 
 proptest! {

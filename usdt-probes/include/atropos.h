@@ -12,6 +12,9 @@
  * resource: a number that the application gives each of its resources; instance: one lock, page or queue of them;
  * mode: how it is held, 0 where there is only one way; amount: units brought in or thrown out; done: work so far, any unit.
  *
+ * Of a resource of kind MEMORY (a cache, a buffer pool) instance names one unit and is never 0. wait_begin and wait_end stand
+ * around bringing a unit in; between them, use says that it is there, and evict who had to make room.
+ *
  * mode 1 means: shared with others who say 1; anything else excludes everybody.
  *
  * Once, in one source file, outside of functions, an application declares its resources and the signals that end its work:
@@ -122,7 +125,7 @@ ATROPOS_MARK(release, (uint64_t session, uint64_t resource, uint64_t instance), 
 /* The session's task enters a queue, and leaves it and runs. */
 ATROPOS_MARK(enqueue, (uint64_t session, uint64_t resource, uint64_t instance), (session, resource, instance))
 ATROPOS_MARK(dequeue, (uint64_t session, uint64_t resource, uint64_t instance), (session, resource, instance))
-/* The session brings units into a shared store, and throws units out. */
+/* The session brings units into a shared store, and throws a unit out. */
 ATROPOS_MARK(use, (uint64_t session, uint64_t resource, uint64_t instance, uint64_t amount),
              (session, resource, instance, amount))
 ATROPOS_MARK(evict, (uint64_t session, uint64_t resource, uint64_t instance, uint64_t amount),
@@ -131,6 +134,8 @@ ATROPOS_MARK(evict, (uint64_t session, uint64_t resource, uint64_t instance, uin
 ATROPOS_MARK(label, (uint64_t session, const char *text), (session, text))
 /* Work that the session's task has done so far. */
 ATROPOS_MARK(progress, (uint64_t session, uint64_t done), (session, done))
+/* Work that it will take in all, in the same unit: said again with each progress, for whoever came just now. */
+ATROPOS_MARK(work, (uint64_t session, uint64_t total), (session, total))
 
 #ifdef __cplusplus
 }
@@ -150,6 +155,7 @@ ATROPOS_SITE("use", ATROPOS_4);
 ATROPOS_SITE("evict", ATROPOS_4);
 ATROPOS_SITE("label", ATROPOS_2);
 ATROPOS_SITE("progress", ATROPOS_2);
+ATROPOS_SITE("work", ATROPOS_2);
 #endif
 
 #endif

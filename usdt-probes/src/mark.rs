@@ -9,6 +9,9 @@
 //! thread, a job. `resource` is a number that the application gives each of its resources, `instance` one lock, page or queue of
 //! them, and `mode` how it is held: 1 is shared with others who say 1, anything else excludes everybody. On processors other than x86-64 and aarch64 marks do nothing.
 //!
+//! Of a resource of kind MEMORY (a cache, a buffer pool) `instance` names one unit and is never 0. `wait_begin` and `wait_end`
+//! stand around bringing a unit in; between them, `use_units` says that it is there, and `evict` who had to make room.
+//!
 //! ```
 //! use usdt_probes::mark;
 //!
@@ -18,6 +21,7 @@
 //! mark::wait_begin(session, TABLE_LOCK, table, 1);
 //! mark::wait_end(session, TABLE_LOCK, table);
 //! mark::acquire(session, TABLE_LOCK, table, 1);
+//! mark::work(session, 50_000);
 //! mark::progress(session, 10_000);
 //! mark::release(session, TABLE_LOCK, table);
 //! mark::task_end(session);
@@ -159,11 +163,14 @@ marks! {
     fn dequeue(session, resource, instance) = "dequeue", dequeue_site, DEQUEUE, 3;
     /// The session brings units (pages, bytes, entries) into a shared store.
     fn use_units(session, resource, instance, amount) = "use", use_site, USE, 4;
-    /// The session throws units of a shared store out.
+    /// The session throws a unit of a shared store out.
     fn evict(session, resource, instance, amount) = "evict", evict_site, EVICT, 4;
     /// What the session is doing from here on, in words: the address of a text that ends with a zero byte and stays where it is
     /// while the session does that. Whoever watches reads it some 50 ms later; statements lose their literals then.
     fn label(session, text) = "label", label_site, LABEL, 2;
     /// Work that the session's task has done so far, in any unit.
     fn progress(session, done) = "progress", progress_site, PROGRESS, 2;
+    /// Work that the session's task will take in all, in the unit of `progress`. Whoever watches may have come just now, so it
+    /// is said again with each progress.
+    fn work(session, total) = "work", work_site, WORK, 2;
 }

@@ -11,22 +11,58 @@ use crate::target::{MappedFile, Process, TargetError};
 const PROVIDER: &str = "atropos";
 /// Name of the preset that is completed, and beginning of its text.
 const HEAD: &str = "schema = 1\nname = \"atropos\"\nextends = \"atropos\"\n";
-/// Kinds whose marks are followed: a lock is waited for and held, a place in a queue waited for and taken.
-const FOLLOWED: [(&str, &[Mark]); 2] = [
+/// Kinds whose marks are followed: a lock is waited for and held, a place in a queue waited for and taken, a unit of a store
+/// brought in and driven out.
+const FOLLOWED: [(&str, &[Mark]); 3] = [
     ("LOCK", &[WAIT_BEGIN, WAIT_END, ACQUIRE, RELEASE]),
     ("QUEUE", &[ENQUEUE, DEQUEUE, ACQUIRE, RELEASE]),
+    ("MEMORY", &[FETCH_BEGIN, FETCH_END, USE, EVICT]),
 ];
 /// Kinds that can be declared.
 const KINDS: [&str; 5] = ["LOCK", "QUEUE", "MEMORY", "CPU", "IO"];
 
-/// A mark: its name, which is that of its operation, and whether its fourth argument is a mode.
-type Mark = (&'static str, bool);
-const WAIT_BEGIN: Mark = ("wait_begin", true);
-const WAIT_END: Mark = ("wait_end", false);
-const ACQUIRE: Mark = ("acquire", true);
-const RELEASE: Mark = ("release", false);
-const ENQUEUE: Mark = ("enqueue", false);
-const DEQUEUE: Mark = ("dequeue", false);
+/// A mark as the probe of a resource has it.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    name: &'static str,
+    /// Its operation, if that is not its name.
+    op: Option<&'static str>,
+    /// Its fourth argument is a mode or an amount.
+    has_value: bool,
+    /// Who holds what and waits must be known before anybody asks; what is used is asked when somebody lost by it.
+    level: &'static str,
+}
+
+const WAIT_BEGIN: Mark = Mark::calm("wait_begin", true);
+const WAIT_END: Mark = Mark::calm("wait_end", false);
+const ACQUIRE: Mark = Mark::calm("acquire", true);
+const RELEASE: Mark = Mark::calm("release", false);
+const ENQUEUE: Mark = Mark::calm("enqueue", false);
+const DEQUEUE: Mark = Mark::calm("dequeue", false);
+const FETCH_BEGIN: Mark = Mark::suspect("wait_begin", Some("fetch_begin"), false);
+const FETCH_END: Mark = Mark::suspect("wait_end", Some("fetch_end"), false);
+const USE: Mark = Mark::suspect("use", None, true);
+const EVICT: Mark = Mark::suspect("evict", None, true);
+
+impl Mark {
+    const fn calm(name: &'static str, has_value: bool) -> Self {
+        Self {
+            name,
+            op: None,
+            has_value,
+            level: "calm",
+        }
+    }
+
+    const fn suspect(name: &'static str, op: Option<&'static str>, has_value: bool) -> Self {
+        Self {
+            name,
+            op,
+            has_value,
+            level: "suspect",
+        }
+    }
+}
 
 /// Declarations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -198,12 +234,19 @@ impl Resource {
             "[[resource]]\nname = \"{name}\"\nkind = \"{kind}\"\ntitle = \"{name}\"\nmodes = [\"exclusive\", \"shared\"]\n"
         );
         let followed = FOLLOWED.iter().find(|(followed, _)| followed == kind);
-        for (mark, has_mode) in followed.map_or(&[][..], |(_, marks)| marks) {
-            let mode = if *has_mode { "value = \"arg3\"\n" } else { "" };
+        for mark in followed.map_or(&[][..], |(_, marks)| marks) {
+            let Mark {
+                name: mark,
+                op,
+                has_value,
+                level,
+            } = mark;
+            let op = op.unwrap_or(mark);
+            let value = if *has_value { "value = \"arg3\"\n" } else { "" };
             let _ = write!(
                 text,
-                "[[probe]]\nname = \"{name}: {mark}\"\nlevel = \"calm\"\nop = \"{mark}\"\nresource = \"{name}\"\n\
-                 session = \"arg0\"\ninstance = \"arg2\"\n{mode}when = \"arg1 == {number}\"\nat = [{{ usdt = \"{PROVIDER}:{mark}\" }}]\n"
+                "[[probe]]\nname = \"{name}: {mark}\"\nlevel = \"{level}\"\nop = \"{op}\"\nresource = \"{name}\"\n\
+                 session = \"arg0\"\ninstance = \"arg2\"\n{value}when = \"arg1 == {number}\"\nat = [{{ usdt = \"{PROVIDER}:{mark}\" }}]\n"
             );
         }
         text
@@ -226,8 +269,11 @@ fn signal_said(said: &mut Option<String>, signal: &str) -> Result<(), String> {
 mod tests {
     use nix::sys::signal::Signal::{SIGUSR1, SIGUSR2};
 
+    use atropos_common::op::Op;
+
     use super::*;
     use crate::config::{Command, Initiator};
+    use crate::engine::record::Level;
 
     fn notes(names: &[&str]) -> Vec<Usdt> {
         let note = |name: &&str| Usdt {
@@ -276,7 +322,23 @@ mod tests {
         ] {
             assert!(probes.contains(&probe), "{probe} in {probes:?}");
         }
-        assert!(!probes.iter().any(|probe| probe.starts_with("cache")));
+        let cache: Vec<_> = preset
+            .probes
+            .iter()
+            .filter(|probe| probe.name.starts_with("cache"))
+            .map(|probe| (probe.name.as_str(), probe.op, probe.level))
+            .collect();
+        let expected = [
+            ("cache: wait_begin", Op::FetchBegin),
+            ("cache: wait_end", Op::FetchEnd),
+            ("cache: use", Op::Use),
+            ("cache: evict", Op::Evict),
+        ];
+        assert_eq!(
+            cache,
+            expected.map(|(name, op)| (name, op, Level::Suspect)),
+            "what is used is only asked when somebody lost by it"
+        );
         assert_eq!(preset.cancel, None);
     }
 

@@ -1,6 +1,6 @@
 //! From what the kernel half and the target's memory show to inputs of the engine. Pure but for the memory it reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use atropos_common::op::Op;
 use atropos_common::record::EventRecord;
@@ -8,6 +8,7 @@ use atropos_common::record::EventRecord;
 use super::kept::Kept;
 use super::probes::Harvest;
 use super::told::Told;
+use super::usage::Sums;
 use super::watch::{View, Watcher};
 use crate::config::expr::Bound;
 use crate::engine::input::{
@@ -40,6 +41,7 @@ pub struct Feed {
     never_seen: Vec<Blind>,
     /// Waits in the snapshot before, by resource: one that has gone to none must still be told.
     waits_before: BTreeMap<ResourceId, usize>,
+    sums: Sums,
 }
 
 impl Feed {
@@ -52,6 +54,7 @@ impl Feed {
             completed_before: None,
             never_seen,
             waits_before: BTreeMap::new(),
+            sums: Sums::default(),
         }
     }
 
@@ -96,9 +99,16 @@ impl Feed {
                 count: lost,
             }));
         }
+        let mut usages = self.sums.since_before(&harvest.uses, lost == 0);
+        let takers = self.sums.takers().map(|told| self.session_told(told));
+        let takers: BTreeSet<u64> = takers.collect();
         let mut view = match &mut self.eyes {
-            Eyes::Memory(watcher) => watcher.look(memory, now_ns, own),
+            Eyes::Memory(watcher) => {
+                watcher.take(takers);
+                watcher.look(memory, now_ns, own)
+            }
             Eyes::Marks(told) => {
+                told.take(takers);
                 for decoded in &harvest.events {
                     told.hear(decoded.op, &decoded.record, memory);
                 }
@@ -123,6 +133,12 @@ impl Feed {
                 inputs.push(Input::Snapshot(snapshot.clone()));
             }
         }
+        for usage in &mut usages {
+            for one in &mut usage.sessions {
+                one.session = SessionKey(self.session_told(one.session.0));
+            }
+        }
+        inputs.extend(usages.into_iter().map(Input::Usage));
         inputs.push(Input::Tick(Tick {
             at_ns: now_ns,
             requests: self.requests(harvest, memory),
@@ -185,7 +201,14 @@ fn event(decoded: &Decoded) -> Option<Event> {
         Op::Release => EventKind::Release { resource, instance },
         Op::ReleaseAll => EventKind::ReleaseAll { resource },
         Op::Killed => EventKind::Killed,
-        Op::Use | Op::Evict | Op::Progress | Op::Fork | Op::Label => return None,
+        Op::Use
+        | Op::Evict
+        | Op::FetchBegin
+        | Op::FetchEnd
+        | Op::Progress
+        | Op::Work
+        | Op::Fork
+        | Op::Label => return None,
     };
     Some(Event {
         at_ns: record.at_ns,

@@ -12,6 +12,7 @@ pub mod kept;
 #[cfg(feature = "ebpf")]
 mod levels;
 mod locate;
+pub mod on_cpu;
 #[cfg(feature = "ebpf")]
 pub mod probes;
 pub mod processor;
@@ -24,6 +25,7 @@ pub mod silent;
 pub mod statement;
 pub mod tell;
 pub mod told;
+pub mod usage;
 pub mod watch;
 mod watched;
 pub mod why;

@@ -15,6 +15,7 @@ use super::clock;
 use super::feed::{Eyes, Feed};
 use super::initiator;
 use super::levels::Levels;
+use super::on_cpu::OnCpu;
 use super::probes::Probes;
 use super::resolve::Resolved;
 use super::silent::ended;
@@ -89,6 +90,7 @@ pub async fn run(
         resolved,
         engine,
         feed,
+        on_cpu: OnCpu::new(&resolved.preset, &resolved.process),
         probes,
         carrier,
         teller,
@@ -142,6 +144,7 @@ struct Watch<'a> {
     resolved: &'a Resolved,
     engine: Engine,
     feed: Feed,
+    on_cpu: Option<OnCpu>,
     probes: Probes,
     carrier: Carrier,
     teller: &'a mut Teller,
@@ -200,9 +203,17 @@ impl Watch<'_> {
         }
         let own = self.carrier.own_ids.borrow().clone();
         let now_ns = clock::monotonic_ns();
-        let (inputs, view) = self
+        let (mut inputs, view) = self
             .feed
             .inputs(&harvest, &self.resolved.memory, now_ns, &own);
+        let level = self.levels.now();
+        let on_cpu = self
+            .on_cpu
+            .as_mut()
+            .and_then(|on_cpu| on_cpu.look(&view.sessions, level, now_ns));
+        // Before the tick, which is the last and drives the decision.
+        let tick = inputs.len().saturating_sub(1);
+        inputs.splice(tick..tick, on_cpu.map(Input::Usage));
         let feed = &self.feed;
         let has_ended = |wait: &_| ended(wait, &view.snapshots, |told| feed.session_told(told));
         self.probes.forget_waits(now_ns, has_ended);

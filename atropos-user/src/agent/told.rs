@@ -4,10 +4,10 @@
 //! A wait whose blockers are not known (they came before the probes) makes its resource partly unknown: nothing is cancelled for
 //! its sake.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use atropos_common::op::Op;
-use atropos_common::record::{EventRecord, OpenKey, OpenValue};
+use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionValue};
 
 use super::kept::Kept;
 use super::statement::{digest, fingerprint};
@@ -35,6 +35,8 @@ pub struct Told {
     labels: BTreeMap<u64, String>,
     /// Since when a session that holds something has been seen without a task.
     idle_since: BTreeMap<u64, u64>,
+    /// Sessions that take what others lack.
+    users: BTreeSet<u64>,
 }
 
 /// A wait or a hold.
@@ -58,7 +60,13 @@ impl Told {
             resources,
             labels: BTreeMap::new(),
             idle_since: BTreeMap::new(),
+            users: BTreeSet::new(),
         }
+    }
+
+    /// These sessions take what others lack: at the next look it is wanted what they do.
+    pub fn take(&mut self, users: BTreeSet<u64>) {
+        self.users = users;
     }
 
     /// Something was told over the ring: keeps labels, whose text is read at once, since it may be gone later.
@@ -80,8 +88,11 @@ impl Told {
 
     /// One look.
     pub fn look(&mut self, kept: &Kept, now_ns: u64) -> View {
+        // Of the other kinds nobody holds anything that another waits for.
+        let waited_for = |kind: &Kind| matches!(kind, Kind::Lock | Kind::Queue);
         let snapshots: Vec<Snapshot> = (0_u16..)
             .zip(&self.resources)
+            .filter(|(_, (kind, _))| waited_for(kind))
             .map(|(index, (kind, name))| {
                 let of = |hold: u8| -> Vec<Open> {
                     let of = |(key, _): &&(OpenKey, OpenValue)| {
@@ -124,14 +135,16 @@ impl Told {
             } else {
                 continue;
             };
-            let state = state(session, value.tid, request, activity, since_ns);
+            let mut state = state(session, value.tid, request, activity, since_ns);
+            state.progress = progress(value).filter(|_| activity == Activity::Busy);
             states.insert(session, state);
         }
         self.idle_since = idle;
-        // Words are wanted for those alone that take part in a wait or may.
-        for (key, _) in &kept.open {
+        // Words are wanted for those alone that take part in a wait or may, or take what others lack.
+        let open = kept.open.iter().map(|(key, _)| key.session);
+        for session in open.chain(self.users.iter().copied()) {
             if let (Some(state), Some(label)) =
-                (states.get_mut(&key.session), self.labels.get(&key.session))
+                (states.get_mut(&session), self.labels.get(&session))
             {
                 state.class = self.preset.classify("", label);
                 state.fingerprint = fingerprint(label);
@@ -176,6 +189,11 @@ fn state(
         killed: false,
         own: false,
     }
+}
+
+/// Share of the work that is done; nothing where the application does not tell how much there is.
+fn progress(value: &SessionValue) -> Option<f64> {
+    (value.work > 0).then(|| (value.done as f64 / value.work as f64).min(1.0))
 }
 
 /// Who waits for whom on one resource.

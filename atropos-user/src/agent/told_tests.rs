@@ -41,6 +41,8 @@ fn task(session: u64, begin_ns: u64) -> (KeptKey, SessionValue) {
         begin_ns,
         generation: 9,
         tid: 60,
+        done: 0,
+        work: 0,
     };
     (key, value)
 }
@@ -195,4 +197,28 @@ fn a_session_in_a_wait_has_the_words_that_it_said_last_until_it_ends() {
     assert_eq!(told.look(&kept, NOW_NS).sessions[0].digest, "scan t ?");
     told.hear(Op::SessionEnd, &record(0), &memory);
     assert_eq!(told.look(&kept, NOW_NS).sessions[0].digest, "");
+}
+
+#[test]
+fn a_task_is_as_far_as_it_says_while_it_runs_and_says_how_much_there_is() {
+    let told = |begin_ns, done, work| {
+        let (key, value) = task(1, begin_ns);
+        let kept = Kept {
+            sessions: vec![(
+                key,
+                SessionValue {
+                    done,
+                    work,
+                    ..value
+                },
+            )],
+            open: vec![open(1, LOCK, true, 0, 30)],
+            ..Kept::default()
+        };
+        Told::new(&preset()).look(&kept, NOW_NS).sessions[0].progress
+    };
+    assert_eq!(told(40, 30, 120), Some(0.25));
+    assert_eq!(told(40, 30, 0), None, "nobody knows of how much");
+    assert_eq!(told(40, 130, 120), Some(1.0));
+    assert_eq!(told(0, 30, 120), None, "between two tasks");
 }

@@ -67,6 +67,8 @@ pub struct Watcher {
     keys: BTreeMap<u64, u64>,
     /// Begin of the wait in progress by session, from the ring.
     begun: BTreeMap<u64, u64>,
+    /// Sessions that take what others lack, by key.
+    users: BTreeSet<u64>,
     fields: Fields,
     first_look: bool,
     epoch_minus_monotonic_ns: i64,
@@ -89,6 +91,7 @@ impl Watcher {
             register: Register::default(),
             keys: BTreeMap::new(),
             begun: BTreeMap::new(),
+            users: BTreeSet::new(),
             fields: Fields::default(),
             first_look: true,
             epoch_minus_monotonic_ns,
@@ -118,6 +121,11 @@ impl Watcher {
     /// The ring told that a session's wait is over, or that the session is gone.
     pub fn wait_over(&mut self, session: u64) {
         self.begun.remove(&session);
+    }
+
+    /// These sessions, by key, take what others lack: at the next look it is wanted what they run and how far it is.
+    pub fn take(&mut self, users: BTreeSet<u64>) {
+        self.users = users;
     }
 
     /// The walks, for names of modes and for reports.
@@ -173,7 +181,8 @@ impl Watcher {
         self.keys = sessions.iter().map(|s| (s.id, s.key)).collect();
         let by_key: BTreeMap<u64, &SessionView> = sessions.iter().map(|s| (s.key, s)).collect();
         self.register.keep(&by_key);
-        let mut parts: BTreeMap<u64, Part> = BTreeMap::new();
+        let in_the_way = |key: &u64| (*key, Part::InTheWay);
+        let mut parts: BTreeMap<u64, Part> = self.users.iter().map(in_the_way).collect();
         let mut waiting = BTreeSet::new();
         let whole = graphs.iter().all(Result::is_ok);
         for (index, graph) in graphs.into_iter().enumerate() {

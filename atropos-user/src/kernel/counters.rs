@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use atropos_common::histogram::BUCKETS;
-use atropos_common::limits::{Loss, MAX_SITES, TOTAL_SLOTS};
+use atropos_common::limits::{Loss, MAX_SITES, Since, TOTAL_SLOTS};
 use atropos_common::record::Totals;
 use aya::maps::{Array, Map, MapData, PerCpuArray, PerCpuValues};
 
@@ -15,7 +15,7 @@ pub struct Counters {
     latency: PerCpuArray<MapData, Latencies>,
     hits: PerCpuArray<MapData, [u64; MAX_SITES as usize]>,
     lost: PerCpuArray<MapData, [u64; Loss::COUNT]>,
-    sample: Array<MapData, u64>,
+    since: Array<MapData, u64>,
 }
 
 impl Counters {
@@ -25,7 +25,7 @@ impl Counters {
             latency: PerCpuArray::try_from(take("LATENCY")?).context("map LATENCY")?,
             hits: PerCpuArray::try_from(take("HITS")?).context("map HITS")?,
             lost: PerCpuArray::try_from(take("LOST")?).context("map LOST")?,
-            sample: Array::try_from(take("SAMPLE")?).context("map SAMPLE")?,
+            since: Array::try_from(take("SINCE")?).context("map SINCE")?,
         })
     }
 
@@ -79,9 +79,18 @@ impl Counters {
 
     /// Starts a sample of requests: those that began before `at_ns` are not timed.
     pub fn start_sample(&mut self, at_ns: u64) -> Result<()> {
-        self.sample
-            .set(0, at_ns, 0)
-            .context("cannot write map SAMPLE")
+        self.whole_since(Since::Requests, at_ns)
+    }
+
+    /// Forgets who brought units in, or drove them out, before `at_ns`.
+    pub fn forget_units(&mut self, at_ns: u64) -> Result<()> {
+        self.whole_since(Since::Units, at_ns)
+    }
+
+    fn whole_since(&mut self, of: Since, at_ns: u64) -> Result<()> {
+        self.since
+            .set(of as u32, at_ns, 0)
+            .context("cannot write map SINCE")
     }
 }
 

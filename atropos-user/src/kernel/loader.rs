@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use atropos_common::namespace::PidNamespace;
-use atropos_common::record::{OpenKey, OpenValue, SessionKey, SessionValue};
+use atropos_common::record::{OpenKey, OpenValue, SessionKey, SessionValue, UsageKey, UsageValue};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
 use aya::maps::{Array, HashMap, Map, MapData};
@@ -36,6 +36,7 @@ pub struct Kernel {
     namespace: Array<MapData, PidNamespace>,
     sessions: HashMap<MapData, SessionKey, SessionValue>,
     open: HashMap<MapData, OpenKey, OpenValue>,
+    uses: HashMap<MapData, UsageKey, UsageValue>,
 }
 
 /// The kernel half, its ring, and its sums.
@@ -111,6 +112,7 @@ impl Kernel {
         let namespace = Array::try_from(take("NAMESPACE")?).context("map NAMESPACE")?;
         let sessions = HashMap::try_from(take("SESSIONS")?).context("map SESSIONS")?;
         let open = HashMap::try_from(take("OPEN")?).context("map OPEN")?;
+        let uses = HashMap::try_from(take("USES")?).context("map USES")?;
         let counters = Counters::new(take)?;
         let mut kernel = Self {
             ebpf,
@@ -120,6 +122,7 @@ impl Kernel {
             namespace,
             sessions,
             open,
+            uses,
         };
         kernel
             .site_program()?
@@ -307,6 +310,19 @@ impl Kernel {
             }
         }
         self.close_open(|(key, value)| gone.contains(&(key.pid, value.tid)));
+        self.close_uses(|(key, value)| gone.contains(&(key.pid, value.tid)));
+    }
+
+    /// Forgets what sessions that are gone used.
+    pub fn close_uses(&mut self, is_gone: impl Fn(&(UsageKey, UsageValue)) -> bool) {
+        for (key, _) in self.uses().iter().filter(|used| is_gone(used)) {
+            let _ = self.uses.remove(key);
+        }
+    }
+
+    /// What sessions use of resources with limited room: running sums.
+    pub fn uses(&self) -> Vec<(UsageKey, UsageValue)> {
+        self.uses.iter().filter_map(Result::ok).collect()
     }
 
     /// Closes waits and holds of which it turned out that they have ended. One that ends and begins again in between is lost: its

@@ -148,7 +148,8 @@ fn resource(out: &mut String, resource: &ResourceReport) {
         None => "not tried (no process)".to_owned(),
         Some(Sight::Blind) => format!("blind: {reasons}"),
         Some(Sight::PartlyBlind) => format!("partly blind: {reasons}; {waiting}"),
-        Some(Sight::Seen) => format!("seen; {waiting}"),
+        Some(Sight::Seen) if reasons.is_empty() => format!("seen; {waiting}"),
+        Some(Sight::Seen) => format!("seen: {reasons}"),
     };
     let _ = writeln!(out, "  {:<16} {state}", resource.name);
 }

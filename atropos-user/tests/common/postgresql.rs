@@ -17,6 +17,24 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// Part of the socket's name and nothing else: the server listens nowhere but in its own folder.
 const PORT: u16 = 5432;
 
+/// A disk that takes a millisecond for a page while a file is there, in front of the C library.
+const SLOW_READS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+ssize_t pread(int fd, void *to, size_t size, off_t at) {
+  static ssize_t (*next)(int, void *, size_t, off_t);
+  if (!next) next = (ssize_t (*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread");
+  static const char *file;
+  if (!file) file = getenv("SLOW_WHILE");
+  struct timespec time = {0, 1000000};
+  if (size == 8192 && file && access(file, F_OK) == 0) clock_nanosleep(CLOCK_MONOTONIC, 0, &time, 0);
+  return next(fd, to, size, at);
+}
+"#;
+
 /// A running cluster. User `postgres` has no password. It ends with the thread that started it.
 pub struct Postgres {
     /// Process id of the postmaster.
@@ -68,19 +86,40 @@ impl Postgres {
 
     /// The same with more settings, each as `name=value`.
     pub fn start_with(settings: &[&str]) -> Option<Self> {
-        Self::start_by(as_nobody, settings)
+        Self::start_by(|program, _| as_nobody(program), settings)
+    }
+
+    /// The same where reads can be slowed down.
+    pub fn start_on_a_disk(settings: &[&str]) -> Option<Self> {
+        Self::start_by(
+            |program, directory| {
+                let library = directory.join("slow.so");
+                super::compile(SLOW_READS, &library, &["-O2", "-fPIC", "-shared"]);
+                let mut command = as_nobody(program);
+                command.env("LD_PRELOAD", &library);
+                command.env("SLOW_WHILE", directory.join("slow"));
+                command
+            },
+            settings,
+        )
+    }
+
+    /// From now on a page that is not in the buffer pool takes a millisecond.
+    pub fn slow_down(&self) {
+        File::create(self.directory.path().join("slow")).expect("a file");
     }
 
     /// The same where the server counts its processes from 1, as in a container.
     pub fn start_contained() -> Option<Self> {
-        let contained =
-            |program: &Path| by_setpriv(in_own_pid_namespace(Path::new("setpriv")), program);
+        let contained = |program: &Path, _: &Path| {
+            by_setpriv(in_own_pid_namespace(Path::new("setpriv")), program)
+        };
         let mut server = Self::start_by(contained, &[])?;
         server.pid = only_child(server.child.id());
         Some(server)
     }
 
-    fn start_by(command: impl Fn(&Path) -> Command, settings: &[&str]) -> Option<Self> {
+    fn start_by(command: impl Fn(&Path, &Path) -> Command, settings: &[&str]) -> Option<Self> {
         let Some(bin) = programs() else {
             super::skip("PostgreSQL is not installed (apt-get install postgresql)");
             return None;
@@ -107,7 +146,7 @@ impl Postgres {
             String::from_utf8_lossy(&made.stderr)
         );
         let log = File::create(directory.path().join("log")).expect("a log file");
-        let child = command(&bin.join("postgres"))
+        let child = command(&bin.join("postgres"), directory.path())
             .arg("-D")
             .arg(&data)
             .args(["-c", "listen_addresses="])

@@ -20,6 +20,7 @@ mod loss;
 mod orders;
 mod replaced;
 mod tasks;
+mod usage;
 mod usdt;
 mod usdt_live;
 mod wakes;

@@ -9,6 +9,11 @@ pub(crate) const READ: &str = "select v from t where id = 7";
 /// An agent that may end sessions of `postgres`, the user that everybody is. `ATROPOS_RECORD_TRACES=1` records what it was
 /// told as the trace of that name.
 pub(crate) fn attach(server: &Postgres, trace: &str) -> Agent {
+    attach_with(server, trace, "p99=20ms")
+}
+
+/// The same with another objective.
+pub(crate) fn attach_with(server: &Postgres, trace: &str, slo: &str) -> Agent {
     let (pid, socket) = (server.pid.to_string(), server.socket.display().to_string());
     let mut arguments = vec![
         "--pid",
@@ -18,7 +23,7 @@ pub(crate) fn attach(server: &Postgres, trace: &str) -> Agent {
         "--user",
         "postgres",
         "--slo",
-        "p99=20ms",
+        slo,
         "--enforce",
     ];
     let file = format!(

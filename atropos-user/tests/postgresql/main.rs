@@ -15,6 +15,8 @@ mod common;
 
 mod at_work;
 #[cfg(feature = "ebpf")]
+mod buffers;
+#[cfg(feature = "ebpf")]
 mod churn;
 mod classes;
 #[cfg(feature = "ebpf")]
@@ -28,6 +30,8 @@ mod exact_run;
 mod inside;
 #[cfg(feature = "ebpf")]
 mod left_alone;
+#[cfg(feature = "ebpf")]
+mod on_cpu;
 mod orders;
 #[cfg(feature = "ebpf")]
 mod probed;

@@ -7,6 +7,8 @@
 #[allow(dead_code, reason = "its other half is for the tests on MariaDB")]
 mod agent;
 #[cfg(feature = "ebpf")]
+mod cache;
+#[cfg(feature = "ebpf")]
 mod check;
 #[path = "../common/mod.rs"]
 mod common;

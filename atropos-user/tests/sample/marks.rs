@@ -1,6 +1,6 @@
 //! The sample server as an application that nobody knows: under another name, by its marks alone. Needs root and the kernel half.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use atropos::agent::probes::Probes;
 use atropos::agent::told::Told;
@@ -17,19 +17,24 @@ use crate::run::{gets_on, with_crowd};
 use crate::scene::{person, resolve};
 
 /// The server under a name that no preset knows.
-struct Stranger {
-    server: Server,
+pub(crate) struct Stranger {
+    pub(crate) server: Server,
     _folder: TempDir,
 }
 
-fn stranger() -> Stranger {
+/// ... and as it is started.
+pub(crate) fn stranger(start: impl FnOnce(&Path) -> Server) -> Stranger {
     let folder = tempfile::tempdir().unwrap();
     let program: PathBuf = folder.path().join("key-value");
     crate::common::copy_program(crate::program::program(), &program);
     Stranger {
-        server: Server::start(&program, &[]).unwrap(),
+        server: start(&program),
         _folder: folder,
     }
+}
+
+fn plain(program: &Path) -> Server {
+    Server::start(program, &[]).unwrap()
 }
 
 fn attach(server: &Server) -> Agent {
@@ -42,7 +47,7 @@ fn attach(server: &Server) -> Agent {
 
 #[test]
 fn an_application_known_by_its_marks_alone_loses_its_forgotten_session_and_nobody_else() {
-    let stranger = stranger();
+    let stranger = stranger(plain);
     let server = &stranger.server;
     let mut agent = attach(server);
     let errors = with_crowd(server, |done| {
@@ -75,7 +80,7 @@ fn an_application_known_by_its_marks_alone_loses_its_forgotten_session_and_nobod
 
 #[test]
 fn a_long_task_in_the_way_is_cancelled_and_its_session_goes_on() {
-    let stranger = stranger();
+    let stranger = stranger(plain);
     let server = &stranger.server;
     let mut agent = attach(server);
     let errors = with_crowd(server, |done| {
@@ -113,7 +118,7 @@ fn a_long_task_in_the_way_is_cancelled_and_its_session_goes_on() {
 
 #[test]
 fn an_order_is_only_for_the_task_that_was_seen_and_not_for_the_one_after_it() {
-    let stranger = stranger();
+    let stranger = stranger(plain);
     let server = &stranger.server;
     let preset = config::load("atropos").unwrap_or_else(|problems| panic!("{problems}"));
     let resolved = resolve(server.pid(), preset);

@@ -341,6 +341,7 @@ pub fn decision() -> Decision {
             level: 0.95,
             lost_s: 19.0,
             blind: None,
+            most_used: None,
         }],
         candidates: vec![
             candidate(42, None),

@@ -13,7 +13,7 @@ use atropos::engine::settings::Kind;
 use super::common;
 
 /// Every event with its number of arguments.
-const EVENTS: [(&str, usize); 13] = [
+const EVENTS: [(&str, usize); 14] = [
     ("acquire", 4),
     ("dequeue", 3),
     ("enqueue", 3),
@@ -27,6 +27,7 @@ const EVENTS: [(&str, usize); 13] = [
     ("use", 4),
     ("wait_begin", 4),
     ("wait_end", 3),
+    ("work", 2),
 ];
 
 /// Checks the notes of a program: each event once, a five-byte `nop`, arguments that can be evaluated, a semaphore in the file.
@@ -125,6 +126,7 @@ fn pass_all(session: u64) {
     mark::acquire(session, 3, 70, 2);
     mark::use_units(session, 1, 0, 16);
     mark::evict(session, 1, 0, 4);
+    mark::work(session, 5000);
     mark::progress(session, 1000);
     mark::release(session, 3, 70);
     mark::task_end(session);

@@ -6,6 +6,7 @@ use super::{ProbeReport, Report};
 use crate::config::Preset;
 use crate::engine::input::ResourceId;
 use crate::engine::record::Level;
+use crate::engine::settings::Kind;
 use crate::governor::Standing;
 
 /// How well a resource can be seen.
@@ -20,6 +21,10 @@ pub enum Sight {
     Blind,
 }
 
+/// What is known of processors.
+const OF_THE_SCHEDULER: &str =
+    "taken from the scheduler while something looks wrong: it is told, and is no reason to cancel";
+
 /// Judges every resource. `walks` says for each resource how its walk fares, if it has one.
 pub(super) fn judge(report: &mut Report, preset: &Preset, walks: &[Option<Result<(), String>>]) {
     for (index, walk) in walks.iter().enumerate() {
@@ -31,7 +36,11 @@ pub(super) fn judge(report: &mut Report, preset: &Preset, walks: &[Option<Result
             declared.and_then(|known| known.resource).map(usize_of) == Some(index)
         };
         let probes: Vec<&ProbeReport> = report.probes.iter().filter(of_it).collect();
-        let (sight, reasons) = sight(&probes, walk.as_ref(), report.lost_count.unwrap_or(0));
+        let (sight, reasons) = if preset.resources[index].kind == Kind::Cpu {
+            (Sight::Seen, vec![OF_THE_SCHEDULER.to_owned()])
+        } else {
+            sight(&probes, walk.as_ref(), report.lost_count.unwrap_or(0))
+        };
         let resource = &mut report.resources[index];
         resource.blind = Some((sight == Sight::Blind).then(|| reasons.join("; ")));
         resource.sight = Some(sight);

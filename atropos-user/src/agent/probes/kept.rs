@@ -5,8 +5,8 @@ use atropos_common::record::{OpenKey, OpenValue, SessionKey};
 
 use super::Probes;
 use super::plan::Keeps;
-use crate::agent::kept::Kept;
-use crate::engine::input::Activity;
+use crate::agent::kept::{Kept, Uses};
+use crate::engine::input::{Activity, ResourceId};
 use crate::engine::record::Task;
 use crate::kernel::{Decoded, Kernel};
 
@@ -25,12 +25,37 @@ impl Probes {
                 reserved: 0,
             })
             .collect();
-        if !ended.is_empty() {
-            self.kernel.close_open(|(key, _)| {
-                ended
-                    .iter()
-                    .any(|gone| (gone.session, gone.pid) == (key.session, key.pid))
-            });
+        if ended.is_empty() {
+            return;
+        }
+        let is_gone = |session, pid| {
+            ended
+                .iter()
+                .any(|gone| (gone.session, gone.pid) == (session, pid))
+        };
+        self.kernel
+            .close_open(|(key, _)| is_gone(key.session, key.pid));
+        self.kernel
+            .close_uses(|(key, _)| is_gone(key.session, key.pid));
+    }
+
+    /// What sessions use of resources whose probes are attached; nothing is read where none are.
+    pub(super) fn uses(&self, now_ns: u64) -> Uses {
+        let since: Vec<(ResourceId, u64)> = self
+            .units
+            .iter()
+            .filter(|unit| unit.planned.sums_use)
+            .filter_map(|unit| Some((unit.planned.unit.resource?, unit.since_ns()?)))
+            .collect();
+        let sums = if since.is_empty() {
+            Vec::new()
+        } else {
+            self.kernel.uses()
+        };
+        Uses {
+            at_ns: now_ns,
+            sums,
+            since,
         }
     }
 

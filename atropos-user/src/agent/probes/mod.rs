@@ -21,7 +21,7 @@ use atropos_common::record::EventRecord;
 use atropos_common::scope::Scope;
 
 use super::clock;
-use super::kept::Kept;
+use super::kept::{Kept, Uses};
 use super::resolve::Resolved;
 use crate::engine::input::{Blind, ResourceId};
 use crate::engine::record::Level;
@@ -52,6 +52,8 @@ pub struct Harvest {
     pub latency: Vec<(u16, u64)>,
     /// What the kernel half keeps, of an application that tells by marks.
     pub kept: Option<Kept>,
+    /// What sessions use of resources with limited room.
+    pub uses: Uses,
     /// What the governor changed.
     pub changes: Vec<Change>,
     /// Resources whose probes are shed.
@@ -203,9 +205,9 @@ impl Probes {
     /// # Errors
     /// When the kernel refuses a probe.
     pub fn wait(&mut self) -> Result<()> {
-        for (index, unit) in self.units.iter_mut().enumerate() {
-            if let Some(since_ns) = unit.wait(&mut self.kernel)? {
-                self.governor.attached(index, since_ns);
+        for index in 0..self.units.len() {
+            if let Some(since_ns) = self.units[index].wait(&mut self.kernel)? {
+                self.came(index, since_ns)?;
             }
         }
         Ok(())
@@ -251,6 +253,7 @@ impl Probes {
         harvest.changes = self.govern(now_ns)?;
         harvest.blind = self.blind();
         self.harvested_ns = now_ns;
+        harvest.uses = self.uses(now_ns);
         self.close_ended(&harvest.events);
         if self.marks && self.requests_since_ns().is_none() {
             self.kernel.forget_sessions();
@@ -368,10 +371,20 @@ impl Probes {
 
     /// Takes over what the kernel has attached since.
     fn settle(&mut self) -> Result<()> {
-        for (index, unit) in self.units.iter_mut().enumerate() {
-            if let Some(since_ns) = unit.settle(&mut self.kernel)? {
-                self.governor.attached(index, since_ns);
+        for index in 0..self.units.len() {
+            if let Some(since_ns) = self.units[index].settle(&mut self.kernel)? {
+                self.came(index, since_ns)?;
             }
+        }
+        Ok(())
+    }
+
+    /// All probes of a unit are there.
+    fn came(&mut self, index: usize, since_ns: u64) -> Result<()> {
+        self.governor.attached(index, since_ns);
+        if self.units[index].planned.sums_use {
+            // Who drove out what while some of them were away nobody saw.
+            self.counters.forget_units(since_ns)?;
         }
         Ok(())
     }

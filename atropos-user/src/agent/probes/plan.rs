@@ -54,6 +54,8 @@ pub(super) struct PlannedUnit {
     pub(super) unit: Unit,
     /// Requests begin and end here: latencies are known while it is attached.
     pub(super) times_requests: bool,
+    /// The kernel half sums what sessions use here.
+    pub(super) sums_use: bool,
     /// What the kernel half keeps open between its passings: holds, or waits.
     pub(super) keeps: Option<Keeps>,
     pub(super) sites: Vec<Planned>,
@@ -142,8 +144,8 @@ fn bond(probe: &Probe, index: usize) -> Bond {
         Op::RequestBegin | Op::RequestEnd => Bond::Requests,
         Op::WaitBegin | Op::WaitEnd | Op::Enqueue | Op::Dequeue => of(Bond::Waits),
         Op::Acquire | Op::Release | Op::ReleaseAll => of(Bond::Holds),
-        Op::Use | Op::Evict => of(Bond::Units),
-        Op::SessionEnd | Op::Killed | Op::Progress | Op::Label | Op::Exit | Op::Fork => {
+        Op::Use | Op::Evict | Op::FetchBegin | Op::FetchEnd => of(Bond::Units),
+        Op::SessionEnd | Op::Killed | Op::Progress | Op::Work | Op::Label | Op::Exit | Op::Fork => {
             Bond::Alone(index)
         }
     }
@@ -164,6 +166,7 @@ fn alone(probe: &Probe, bond: Bond, marks: bool) -> PlannedUnit {
             divisible: (times_requests && !marks) || probe.op == Op::Progress,
         },
         times_requests,
+        sums_use: matches!(bond, Bond::Units(_)),
         keeps: match bond {
             Bond::Waits(resource) => Some(Keeps {
                 resource,
@@ -187,12 +190,19 @@ fn join(unit: &mut Unit, probe: &Probe) {
     unit.sample = unit.sample.or(probe.sample);
 }
 
-/// Requests are counted in the kernel; everything else is rare and sent, but for the holds that an application tells by marks,
-/// which are read out of the kernel's map.
+/// Requests, their work and what they use are summed in the kernel; everything else is rare and sent, but for the holds that an
+/// application tells by marks, which are read out of the kernel's map.
 fn work(op: Op, marks: bool) -> Work {
     match op {
-        Op::RequestBegin | Op::RequestEnd => Work::Counted,
         Op::Acquire | Op::Release if marks => Work::Counted,
+        Op::RequestBegin
+        | Op::RequestEnd
+        | Op::Progress
+        | Op::Work
+        | Op::Use
+        | Op::Evict
+        | Op::FetchBegin
+        | Op::FetchEnd => Work::Counted,
         _ => Work::Sent,
     }
 }

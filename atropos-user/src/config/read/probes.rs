@@ -19,7 +19,7 @@ use crate::engine::settings::Kind;
 use std::time::Duration;
 
 /// Operations that a probe can stand for.
-const OPS: [(&str, Op); 15] = [
+const OPS: [(&str, Op); 18] = [
     ("request_begin", Op::RequestBegin),
     ("request_end", Op::RequestEnd),
     ("session_end", Op::SessionEnd),
@@ -30,9 +30,12 @@ const OPS: [(&str, Op); 15] = [
     ("release_all", Op::ReleaseAll),
     ("use", Op::Use),
     ("evict", Op::Evict),
+    ("fetch_begin", Op::FetchBegin),
+    ("fetch_end", Op::FetchEnd),
     ("enqueue", Op::Enqueue),
     ("dequeue", Op::Dequeue),
     ("progress", Op::Progress),
+    ("work", Op::Work),
     ("killed", Op::Killed),
     ("label", Op::Label),
 ];
@@ -47,9 +50,9 @@ fn usual_priority(op: Op) -> u8 {
         Op::WaitBegin | Op::WaitEnd | Op::Enqueue | Op::Dequeue => 80,
         Op::Acquire | Op::Release | Op::ReleaseAll => 60,
         Op::Killed | Op::Exit | Op::Fork => 50,
-        Op::Use | Op::Evict => 40,
+        Op::Use | Op::Evict | Op::FetchBegin | Op::FetchEnd => 40,
         Op::RequestBegin | Op::RequestEnd => 30,
-        Op::Progress | Op::Label => 20,
+        Op::Progress | Op::Work | Op::Label => 20,
     }
 }
 
@@ -113,7 +116,7 @@ fn probe(
 fn resource(fields: &Fields<'_>, op: Op, context: &Context<'_>) -> Option<ResourceId> {
     let needed = match op {
         Op::WaitBegin | Op::WaitEnd | Op::Acquire | Op::Release | Op::ReleaseAll => None,
-        Op::Use | Op::Evict => Some(Kind::Memory),
+        Op::Use | Op::Evict | Op::FetchBegin | Op::FetchEnd => Some(Kind::Memory),
         Op::Enqueue | Op::Dequeue => Some(Kind::Queue),
         _ => {
             for key in ["resource", "instance"] {
@@ -144,7 +147,7 @@ fn resource(fields: &Fields<'_>, op: Op, context: &Context<'_>) -> Option<Resour
             fields.wrong(
                 "op",
                 message,
-                "use and evict: MEMORY; enqueue and dequeue: QUEUE",
+                "use, evict, fetch_begin and fetch_end: MEMORY; enqueue and dequeue: QUEUE",
             );
             None
         }
@@ -241,6 +244,7 @@ fn alternative(
     let value = own.value.or_else(|| common.value.clone());
     let told = match op {
         Some(Op::Progress) => Some(("progress", "the work done so far")),
+        Some(Op::Work) => Some(("work", "the work to be done in all")),
         Some(Op::Label) => Some(("label", "the address of its text")),
         _ => None,
     };

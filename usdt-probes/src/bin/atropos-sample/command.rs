@@ -44,6 +44,11 @@ pub(crate) enum Command<'a> {
     Rollback,
     /// Does nothing for a time.
     Sleep(Duration),
+    /// Reads so many values through the cache, one after another, from this number on.
+    Read {
+        first: u64,
+        count: u64,
+    },
     /// Holds a mutex of the C library for a time.
     Mutex {
         name: &'a str,
@@ -92,6 +97,10 @@ pub(crate) fn parse(line: &str) -> Result<Command<'_>, String> {
         ("COMMIT", []) => Command::Commit,
         ("ROLLBACK", []) => Command::Rollback,
         ("SLEEP", [ms]) => Command::Sleep(time(ms)?),
+        ("READ", [first, count]) => Command::Read {
+            first: number(first)?,
+            count: number(count)?,
+        },
         ("MUTEX", [name, ms]) => Command::Mutex {
             name,
             time: time(ms)?,
@@ -109,7 +118,7 @@ pub(crate) fn parse(line: &str) -> Result<Command<'_>, String> {
 
 /// How a command is written, or which there are.
 fn usage(verb: &str) -> String {
-    const FORMS: [&str; 14] = [
+    const FORMS: [&str; 15] = [
         "USER name",
         "GET table key",
         "PUT table key value",
@@ -121,6 +130,7 @@ fn usage(verb: &str) -> String {
         "COMMIT",
         "ROLLBACK",
         "SLEEP ms",
+        "READ first count",
         "MUTEX name ms",
         "RWLOCK name r|w ms",
         "QUIT",
@@ -138,6 +148,13 @@ fn time(ms: &str) -> Result<Duration, String> {
     let ms: Option<u64> = ms.parse().ok().filter(|ms| *ms <= LONGEST_MS);
     ms.map(Duration::from_millis)
         .ok_or_else(|| format!("a time is a number of milliseconds up to {LONGEST_MS}"))
+}
+
+/// No number is so large that two of them could not be added.
+fn number(digits: &str) -> Result<u64, String> {
+    const LARGEST: u64 = 1_000_000_000_000;
+    let number = digits.parse().ok().filter(|number| *number <= LARGEST);
+    number.ok_or_else(|| format!("write a number up to {LARGEST}"))
 }
 
 fn mode(letter: &str) -> Result<Mode, String> {
@@ -177,6 +194,14 @@ mod tests {
                 mode: Mode::Shared
             })
         );
+    }
+
+    #[test]
+    fn values_are_read_by_number_and_count() {
+        let read = Command::Read { first: 3, count: 2 };
+        assert_eq!(parse("read 3 2"), Ok(read));
+        assert!(parse("READ 3 18446744073709551615").is_err());
+        assert_eq!(parse("READ"), Err("write: READ first count".to_owned()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use usdt_probes::mark;
 
 use crate::marks::{sample_lock_wait, sample_lock_woken};
-use crate::sessions::lock as locked;
+use crate::sessions::{lock as locked, number};
 use crate::stop::{self, Stop};
 use crate::visible::{Lock, Mode, Session, Ticket};
 use crate::{clock, list, sleep};
@@ -159,11 +159,6 @@ fn may_have(session: &Session, lock: &'static Lock, mode: Mode) -> bool {
 fn owner(ticket: &Ticket) -> Option<&'static Session> {
     // SAFETY: null, or set from a `&'static Session` by `acquire`.
     unsafe { ticket.session.load(Ordering::Relaxed).as_ref() }
-}
-
-/// The session as the marks know it.
-fn number(session: &Session) -> u64 {
-    session.id.load(Ordering::Relaxed)
 }
 
 /// The lock as the marks know it.

@@ -1,8 +1,9 @@
-//! `atropos-sample`: a key-value server with table locks, for trying Atropos where no database is at hand.
+//! `atropos-sample`: a key-value server with table locks and a cache, for trying Atropos where no database is at hand.
 //!
 //! It reads lines over TCP on loopback and serves each connection on a thread of its own. Its commands and the ways in
 //! which it can be stalled are in `presets/sample/README.md`.
 
+mod cache;
 mod clock;
 mod command;
 mod connection;
@@ -24,10 +25,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-const USAGE: &str = "usage: atropos-sample [--port N] [--lock-timeout-ms N] [--until-input-ends]
+const USAGE: &str =
+    "usage: atropos-sample [--port N] [--lock-timeout-ms N] [--cache N] [--load-us N]
+                      [--until-input-ends]
 
   --port N             port on 127.0.0.1; 0 takes a free one [default: 7070]
   --lock-timeout-ms N  how long a statement waits for a lock [default: 3600000]
+  --cache N            values that the cache has room for [default: 256]
+  --load-us N          how long it takes to load one that is not there [default: 1000]
   --until-input-ends   end when standard input does";
 
 /// Connections at one time.
@@ -37,6 +42,8 @@ const MOST_CONNECTIONS: usize = 1000;
 struct Options {
     port: u16,
     patience: Duration,
+    cache: usize,
+    load: Duration,
     until_input_ends: bool,
 }
 
@@ -68,6 +75,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     let mut options = Options {
         port: 7070,
         patience: Duration::from_hours(1),
+        cache: cache::ROOM,
+        load: cache::LOAD,
         until_input_ends: false,
     };
     while let Some(argument) = arguments.next() {
@@ -85,6 +94,13 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
                 let ms = value().and_then(|text| text.parse().map_err(|_| wrong(&text)))?;
                 options.patience = Duration::from_millis(ms);
             }
+            "--cache" => {
+                options.cache = value().and_then(|text| text.parse().map_err(|_| wrong(&text)))?;
+            }
+            "--load-us" => {
+                let us = value().and_then(|text| text.parse().map_err(|_| wrong(&text)))?;
+                options.load = Duration::from_micros(us);
+            }
             "--until-input-ends" => options.until_input_ends = true,
             _ => return Err(format!("unknown argument `{argument}`")),
         }
@@ -94,6 +110,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
 
 fn serve(options: &Options) -> io::Result<()> {
     stop::listen()?;
+    cache::set_up(options.cache, options.load);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))?;
     let mut out = io::stdout();
     writeln!(out, "listening on {}", listener.local_addr()?)?;

@@ -85,6 +85,11 @@ pub(crate) fn end(session: &'static Session) {
     mark::task_end(load(&session.id));
 }
 
+/// The session as the marks know it.
+pub(crate) fn number(session: &Session) -> u64 {
+    load(&session.id)
+}
+
 fn load(number: &AtomicU64) -> u64 {
     number.load(Ordering::Relaxed)
 }

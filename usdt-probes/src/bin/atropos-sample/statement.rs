@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use usdt_probes::mark;
+
 use crate::command::Command;
+use crate::sessions::number;
 use crate::stop::{self, Stop};
 use crate::tables::Table;
 use crate::visible::{Mode, Session, Ticket, state};
-use crate::{clock, locks, native, sleep};
+use crate::{cache, clock, locks, native, sleep};
 
 /// What a session has beyond what it shows: locks it holds, and how to undo its transaction.
 #[derive(Debug)]
@@ -134,6 +137,16 @@ impl Work {
                 done
             }
             Command::Sleep(time) => self.pass(time),
+            Command::Read { first, count } => {
+                for read in 0..count {
+                    stop::asked(self.session)?;
+                    cache::read(self.session, first + read, |time| self.wait(time))?;
+                    // Both each time: who watches may have come just now.
+                    mark::work(number(self.session), count);
+                    mark::progress(number(self.session), read + 1);
+                }
+                done
+            }
             Command::Mutex { name, time } => native::with_mutex(name, || self.pass(time))
                 .unwrap_or(Err(Failure::Refused("too many locks"))),
             Command::RwLock { name, mode, time } => {
@@ -178,14 +191,20 @@ impl Work {
         Ok(table)
     }
 
-    /// Lets time pass; a signal ends it.
+    /// Does nothing for a time; a signal ends it.
     fn pass(&self, time: Duration) -> Result<String, Failure> {
+        self.wait(time)?;
+        Ok(String::new())
+    }
+
+    /// Lets time pass; a signal ends it.
+    fn wait(&self, time: Duration) -> Result<(), Stop> {
         let until_us = clock::monotonic_us() + us(time);
         loop {
             let seen = self.session.wake.load(std::sync::atomic::Ordering::Acquire);
             stop::asked(self.session)?;
             if clock::monotonic_us() >= until_us {
-                return Ok(String::new());
+                return Ok(());
             }
             sleep::while_unchanged(&self.session.wake, seen, until_us);
         }
