@@ -51,6 +51,11 @@ impl Absent {
         absent
     }
 
+    /// Nobody is gone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.gone.is_empty()
+    }
+
     /// The session is gone, with what it held and what it waited for.
     pub(super) fn is_gone(&self, session: SessionKey) -> bool {
         self.gone.contains(&session)

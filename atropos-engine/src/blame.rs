@@ -1,113 +1,30 @@
-//! Who is to blame for the time that others lost: the wait-for graph and the flow of lost time along it.
+//! Who is to blame for the time that others lost.
 //!
 //! Each open wait lost some time in the window. Its direct blockers share that in equal parts, each for no longer than
 //! it has been in the way. A blocker that waits itself keeps its share and passes on what it got to *its* blockers,
-//! for the part of the time that it has been waiting. So the root of a tree is charged with the loss of the whole tree,
-//! and a task that is in nobody's way is charged with nothing: victims are safe by construction.
+//! for the part of the time that it has been waiting (`flow`). So the root of a tree is charged with the loss of the whole
+//! tree, and a task that is in nobody's way is charged with nothing: victims are safe by construction.
 //!
 //! A queued request is charged only with waits that could end if it went: a waiter that a *holder* or another queued
 //! request blocks as well gains nothing when one before it leaves the queue.
 //!
 //! What sessions lost to the *use* of others (`usage`) is added to the blame of those whose use stands out.
+//!
+//! In front of a pool thousands name the same holders: who is in the way is worked out once for all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use rustc_hash::FxBuildHasher;
 
 use super::absent::Absent;
-use super::input::{BlockKind, Evidence, InstanceKey, ResourceId, SessionKey};
+use super::flow::{Blocking, Link, flow};
+use super::graph::{Graph, InUse, InWay, Node, Waiting};
+use super::input::{BlockKind, Blocker, Evidence, ResourceId, SessionKey};
 use super::ledger::{Ledger, OpenWait};
+use super::usage::Charge;
 use super::view::Edge;
-use super::window::{seconds, within_ns};
-
-/// How a session is in the way on one instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InWay {
-    pub(super) resource: ResourceId,
-    pub(super) instance: InstanceKey,
-    pub(super) kind: BlockKind,
-    pub(super) mode: u32,
-    pub(super) since_ns: u64,
-    pub(super) evidence: Evidence,
-    /// When a snapshot last showed the waits behind it; `u64::MAX` for waits that events follow.
-    pub(super) seen_ns: u64,
-    /// Waits that it blocks directly.
-    pub(super) waiters: u64,
-}
-
-/// How much of a resource that nobody waits for a session uses.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct InUse {
-    pub(super) resource: ResourceId,
-    /// Its share of all use, 0 to 1.
-    pub(super) share: f64,
-    pub(super) since_ns: u64,
-    pub(super) evidence: Evidence,
-    pub(super) seen_ns: u64,
-}
-
-/// What a session waits for.
-#[derive(Clone, Debug)]
-pub(super) struct Waiting {
-    pub(super) resource: ResourceId,
-    pub(super) instance: InstanceKey,
-    pub(super) since_ns: u64,
-    pub(super) blockers: Vec<SessionKey>,
-}
-
-/// A session that waits or is in the way.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Node {
-    /// Where it is in the way of others, by (resource, instance, kind).
-    pub(super) in_way: Vec<InWay>,
-    /// Resources of which it uses so much that others lose by it.
-    pub(super) uses: Vec<InUse>,
-    /// What it waits for.
-    pub(super) waiting: Option<Waiting>,
-    /// It waits in a circle: nobody in it is the root.
-    pub(super) in_cycle: bool,
-    /// Lost time that ending it could give back, seconds by resource.
-    pub(super) blamed_s: Vec<f64>,
-}
-
-impl Node {
-    /// It is to blame for something.
-    pub(super) fn is_blamed(&self) -> bool {
-        self.blamed_s.iter().any(|blamed_s| *blamed_s > 0.0)
-    }
-
-    /// Its own wait is for an instance on which it is in the way of others: a queued request, or an upgrade.
-    pub(super) fn waits_in_line(&self) -> bool {
-        self.waiting.as_ref().is_some_and(|waiting| {
-            self.in_way
-                .iter()
-                .any(|way| (way.resource, way.instance) == (waiting.resource, waiting.instance))
-        })
-    }
-
-    /// It is in the way there and nowhere else. Who holds, elsewhere, what others want, and stands in a queue itself, is held up
-    /// as they are: what is behind it is the fault of those that it waits for.
-    pub(super) fn is_only_in_line(&self) -> bool {
-        self.waiting.as_ref().is_some_and(|waiting| {
-            !self.in_way.is_empty()
-                && self
-                    .in_way
-                    .iter()
-                    .all(|way| (way.resource, way.instance) == (waiting.resource, waiting.instance))
-        })
-    }
-}
-
-/// The wait-for graph.
-pub(super) type Graph = BTreeMap<SessionKey, Node>;
-
-/// One wait with its edges merged by blocker.
-struct Link {
-    resource: usize,
-    lost_s: f64,
-    /// Among so many the wait's time is shared, whether all of them are still there or not.
-    parts: usize,
-    /// Blocker, seconds of this wait that it has been in the way, and whether ending it could end the wait.
-    to: Vec<(SessionKey, f64, bool)>,
-}
+use super::window::within_ns;
 
 /// Builds the graph of all waits on resources that can be seen, and lets the blame flow.
 pub(super) fn assign(ledger: &Ledger) -> Graph {
@@ -117,258 +34,232 @@ pub(super) fn assign(ledger: &Ledger) -> Graph {
 /// The same as if these sessions were gone: what they are charged with is freed and goes to nobody else.
 pub(super) fn assign_without(ledger: &Ledger, gone: &BTreeSet<SessionKey>) -> Graph {
     let absent = Absent::of(ledger, gone);
-    let mut graph = Graph::new();
-    let mut links = BTreeMap::new();
-    for wait in ledger
-        .foreign_waits()
-        .filter(|wait| !ledger.is_blind(wait.resource) && !absent.is_gone(wait.waiter))
-    {
-        let mut edges = ledger.edges(wait);
-        let mut link = link(ledger, wait, &edges);
-        if !gone.is_empty() {
-            edges.retain(|edge| !absent.drops(edge));
-            let there: BTreeSet<SessionKey> = edges.iter().map(|edge| edge.session).collect();
-            link.to.retain(|(blocker, ..)| there.contains(blocker));
-        }
-        for edge in &edges {
-            note_in_way(graph.entry(edge.session).or_default(), wait, edge);
-        }
-        graph.entry(wait.waiter).or_default().waiting = Some(Waiting {
+    let charges = charges(ledger, &absent);
+    let (mut lines, waits) = lines(ledger, &absent);
+    let mut graph = Graph::of(
+        waits
+            .iter()
+            .map(|(wait, _)| wait.waiter)
+            .chain(
+                lines
+                    .iter()
+                    .flat_map(|line| line.edges.iter().map(|edge| edge.session)),
+            )
+            .chain(charges.iter().map(|(_, charge)| charge.session)),
+    );
+    for line in &mut lines {
+        line.find(&graph);
+        line.note_in_way(&mut graph);
+    }
+    let mut links: Vec<Option<Link<'_>>> = vec![None; graph.len()];
+    for (wait, at) in waits {
+        let line = &lines[at];
+        let Some(place) = graph.place(wait.waiter) else {
+            continue;
+        };
+        graph.nodes[place].waiting = Some(Waiting {
             resource: wait.resource,
             instance: wait.instance,
             since_ns: wait.since_ns,
-            blockers: link.to.iter().map(|(blocker, ..)| *blocker).collect(),
+            blockers: line.blockers.clone(),
         });
-        links.insert(wait.waiter, link);
+        links[place] = Some(Link {
+            resource: usize::from(wait.resource.0),
+            lost_ns: within_ns(wait.since_ns, ledger.now_ns, ledger.window_ns),
+            parts: line.parts,
+            to: &line.to,
+        });
     }
-    let order = order(&mut graph);
-    flow(&mut graph, &links, &order, ledger.past.len());
-    charge_users(&mut graph, ledger, &absent);
+    flow(&mut graph, &links, ledger.past.len());
+    for (r, charge) in charges {
+        charge_user(&mut graph, r, &charge);
+    }
     graph
 }
 
-fn charge_users(graph: &mut Graph, ledger: &Ledger, absent: &Absent) {
+/// Who is to blame for what others lost to their use, by resource.
+fn charges(ledger: &Ledger, absent: &Absent) -> Vec<(usize, Charge)> {
+    let mut all = Vec::new();
     for (r, account) in ledger.accounts.iter().enumerate() {
-        let resource = ResourceId(r as u16);
-        if ledger.is_blind(resource) {
+        if ledger.is_blind(ResourceId(r as u16)) {
             continue;
         }
-        let charges = account.charges(ledger.now_ns);
-        for charge in charges
-            .iter()
-            .filter(|charge| !absent.is_gone(charge.session) && !ledger.is_own(charge.session))
-        {
-            let node = graph.entry(charge.session).or_default();
-            node.blamed_s.resize(ledger.accounts.len(), 0.0);
-            node.blamed_s[r] += charge.blamed_s;
-            node.uses.push(InUse {
-                resource,
-                share: charge.share,
-                since_ns: charge.since_ns,
-                evidence: charge.evidence,
-                seen_ns: charge.seen_ns,
-            });
-        }
+        let charges = account.charges(ledger.now_ns).into_iter();
+        let there = charges
+            .filter(|charge| !absent.is_gone(charge.session) && !ledger.is_own(charge.session));
+        all.extend(there.map(|charge| (r, charge)));
     }
+    all
 }
 
-/// How many sessions wait behind this one, directly or through others.
-pub(super) fn waiting_behind(graph: &Graph, session: SessionKey) -> usize {
-    let mut waiters = Neighbours::new();
-    for (waiter, node) in graph {
-        for blocker in node.waiting.iter().flat_map(|waiting| &waiting.blockers) {
-            waiters.entry(*blocker).or_default().push(*waiter);
-        }
-    }
-    let mut behind = BTreeSet::new();
-    let mut open = vec![session];
-    while let Some(next) = open.pop() {
-        open.extend(
-            waiters
-                .get(&next)
-                .into_iter()
-                .flatten()
-                .filter(|waiter| behind.insert(**waiter)),
-        );
-    }
-    behind.remove(&session);
-    behind.len()
+fn charge_user(graph: &mut Graph, r: usize, charge: &Charge) {
+    let Some(place) = graph.place(charge.session) else {
+        return;
+    };
+    let node = &mut graph.nodes[place];
+    node.blamed_s[r] += charge.blamed_s;
+    node.uses.push(InUse {
+        resource: ResourceId(r as u16),
+        share: charge.share,
+        since_ns: charge.since_ns,
+        evidence: charge.evidence,
+        seen_ns: charge.seen_ns,
+    });
 }
 
-fn note_in_way(node: &mut Node, wait: &OpenWait, edge: &Edge) {
-    let at = (wait.resource, wait.instance, edge.kind);
-    let seen_ns = if wait.listed.is_some() {
+/// Those in the way of a wait, or of several that name the same.
+struct Line<'a> {
+    /// The first of the waits.
+    wait: &'a OpenWait,
+    wait_count: u64,
+    /// When the one that was seen longest ago was seen; `u64::MAX` for one that events follow.
+    seen_ns: u64,
+    edges: Vec<Edge>,
+    /// Among so many each wait's time is shared, whether all of them are still there or not.
+    parts: usize,
+    /// Blockers in the order of their keys.
+    blockers: Rc<[SessionKey]>,
+    to: Vec<Blocking>,
+}
+
+/// What waits must have in common to name the same: the very list, and how it is known.
+type Shared = (*const Blocker, Evidence);
+
+/// Who is in the way, and each wait with the index of its line.
+fn lines<'a>(ledger: &'a Ledger, absent: &Absent) -> (Vec<Line<'a>>, Vec<(&'a OpenWait, usize)>) {
+    let mut known: HashMap<Shared, usize, FxBuildHasher> = HashMap::default();
+    let (mut lines, mut waits): (Vec<Line<'_>>, _) = (Vec::new(), Vec::new());
+    let there = ledger
+        .foreign_waits()
+        .filter(|wait| !ledger.is_blind(wait.resource) && !absent.is_gone(wait.waiter));
+    for wait in there {
+        let shared = shared(wait);
+        let found = shared.and_then(|shared| known.get(&shared)).copied();
+        let at = found.unwrap_or_else(|| {
+            lines.push(Line::of(ledger, absent, wait));
+            lines.len() - 1
+        });
+        if let Some(shared) = shared {
+            known.insert(shared, at);
+        }
+        let line = &mut lines[at];
+        line.wait_count += 1;
+        line.seen_ns = line.seen_ns.min(seen_ns(wait));
+        waits.push((wait, at));
+    }
+    (lines, waits)
+}
+
+/// Who is in its own way, as one that upgrades, names others than those who wait with it.
+fn shared(wait: &OpenWait) -> Option<Shared> {
+    let listed = wait.listed.as_ref()?;
+    let names_itself = listed.iter().any(|blocker| blocker.session == wait.waiter);
+    (!names_itself).then(|| (listed.as_ptr(), wait.evidence))
+}
+
+fn seen_ns(wait: &OpenWait) -> u64 {
+    if wait.listed.is_some() {
         wait.seen_ns
     } else {
         u64::MAX
-    };
-    if let Some(known) = node
-        .in_way
-        .iter_mut()
-        .find(|way| (way.resource, way.instance, way.kind) == at)
-    {
-        known.since_ns = known.since_ns.min(edge.since_ns);
-        known.evidence = known.evidence.max(edge.evidence);
-        known.seen_ns = known.seen_ns.min(seen_ns);
-        known.waiters += 1;
-        return;
     }
-    node.in_way.push(InWay {
-        resource: wait.resource,
-        instance: wait.instance,
-        kind: edge.kind,
-        mode: edge.mode,
+}
+
+impl<'a> Line<'a> {
+    fn of(ledger: &Ledger, absent: &Absent, wait: &'a OpenWait) -> Self {
+        let mut edges: Vec<Edge> = ledger.edges(wait).collect();
+        let mut merged = merged(&edges);
+        let alone = merged.len() == 1;
+        let parts = merged.len();
+        if !absent.is_empty() {
+            edges.retain(|edge| !absent.drops(edge));
+            merged.retain(|one| edges.iter().any(|edge| edge.session == one.session));
+        }
+        let to = merged.iter().map(|one| Blocking {
+            place: 0,
+            moving_ns: ledger.moving_ns(one.since_ns),
+            can_end: one.holds || alone,
+        });
+        Self {
+            wait,
+            wait_count: 0,
+            seen_ns: u64::MAX,
+            parts,
+            to: to.collect(),
+            blockers: merged.iter().map(|one| one.session).collect(),
+            edges,
+        }
+    }
+
+    /// Looks the blockers' places up.
+    fn find(&mut self, graph: &Graph) {
+        for (blocking, session) in self.to.iter_mut().zip(&*self.blockers) {
+            blocking.place = graph.place(*session).unwrap_or_default();
+        }
+    }
+
+    fn note_in_way(&self, graph: &mut Graph) {
+        for edge in &self.edges {
+            if let Some(place) = graph.place(edge.session) {
+                self.note_edge(&mut graph.nodes[place], edge);
+            }
+        }
+    }
+
+    fn note_edge(&self, node: &mut Node, edge: &Edge) {
+        let (resource, instance) = (self.wait.resource, self.wait.instance);
+        let at = (resource, instance, edge.kind);
+        if let Some(known) = node
+            .in_way
+            .iter_mut()
+            .find(|way| (way.resource, way.instance, way.kind) == at)
+        {
+            known.since_ns = known.since_ns.min(edge.since_ns);
+            known.evidence = known.evidence.max(edge.evidence);
+            known.seen_ns = known.seen_ns.min(self.seen_ns);
+            known.waiters += self.wait_count;
+            return;
+        }
+        node.in_way.push(InWay {
+            resource,
+            instance,
+            kind: edge.kind,
+            mode: edge.mode,
+            since_ns: edge.since_ns,
+            evidence: edge.evidence,
+            seen_ns: self.seen_ns,
+            waiters: self.wait_count,
+        });
+        node.in_way
+            .sort_by_key(|way| (way.resource, way.instance, way.kind));
+    }
+}
+
+/// A session in the way, by what it holds and what it wants.
+struct Merged {
+    session: SessionKey,
+    since_ns: u64,
+    holds: bool,
+}
+
+/// A session can be in the way twice. In the order of their keys.
+fn merged(edges: &[Edge]) -> Vec<Merged> {
+    let one = |edge: &Edge| Merged {
+        session: edge.session,
         since_ns: edge.since_ns,
-        evidence: edge.evidence,
-        seen_ns,
-        waiters: 1,
+        holds: edge.kind == BlockKind::Granted,
+    };
+    let mut all: Vec<Merged> = edges.iter().map(one).collect();
+    all.sort_unstable_by_key(|one| one.session);
+    all.dedup_by(|next, kept| {
+        let same = next.session == kept.session;
+        if same {
+            kept.since_ns = kept.since_ns.min(next.since_ns);
+            kept.holds |= next.holds;
+        }
+        same
     });
-    node.in_way
-        .sort_by_key(|way| (way.resource, way.instance, way.kind));
-}
-
-fn link(ledger: &Ledger, wait: &OpenWait, edges: &[Edge]) -> Link {
-    let lost_ns = within_ns(wait.since_ns, ledger.now_ns, ledger.window_ns);
-    // A session can be in the way twice, by what it holds and by what it wants.
-    let mut merged: BTreeMap<SessionKey, (u64, bool)> = BTreeMap::new();
-    for edge in edges {
-        let (since_ns, holds) = merged.entry(edge.session).or_insert((edge.since_ns, false));
-        *since_ns = edge.since_ns.min(*since_ns);
-        *holds |= edge.kind == BlockKind::Granted;
-    }
-    let alone = merged.len() == 1;
-    let to: Vec<(SessionKey, f64, bool)> = merged
-        .into_iter()
-        .map(|(session, (since_ns, holds))| {
-            let charged_ns = lost_ns.min(ledger.moving_ns(since_ns));
-            (session, seconds(charged_ns), holds || alone)
-        })
-        .collect();
-    Link {
-        resource: usize::from(wait.resource.0),
-        lost_s: seconds(lost_ns),
-        parts: to.len(),
-        to,
-    }
-}
-
-type Neighbours = BTreeMap<SessionKey, Vec<SessionKey>>;
-
-/// Every session before those that it waits for; marks circles, which are cut at their smallest key.
-fn order(graph: &mut Graph) -> Vec<SessionKey> {
-    let mut blockers = Neighbours::new();
-    let mut waiters = Neighbours::new();
-    for (session, node) in graph.iter() {
-        let behind = node
-            .waiting
-            .as_ref()
-            .map(|waiting| waiting.blockers.clone())
-            .unwrap_or_default();
-        for blocker in &behind {
-            waiters.entry(*blocker).or_default().push(*session);
-        }
-        blockers.insert(*session, behind);
-        waiters.entry(*session).or_default();
-    }
-    // What cannot be peeled off from either end lies on a circle, or between two.
-    let from_waiters: BTreeSet<SessionKey> = peel(&blockers, &waiters, &BTreeSet::new())
-        .into_iter()
-        .collect();
-    let from_roots: BTreeSet<SessionKey> = peel(&waiters, &blockers, &BTreeSet::new())
-        .into_iter()
-        .collect();
-    let mut circles = BTreeSet::new();
-    for (session, node) in graph.iter_mut() {
-        node.in_cycle = !from_waiters.contains(session) && !from_roots.contains(session);
-        if node.in_cycle {
-            circles.insert(*session);
-        }
-    }
-    peel(&blockers, &waiters, &circles)
-}
-
-/// Takes nodes off that nobody left points at; when there are none, cuts the circles at their smallest member.
-fn peel(out: &Neighbours, into: &Neighbours, circles: &BTreeSet<SessionKey>) -> Vec<SessionKey> {
-    let mut pending: BTreeMap<SessionKey, usize> = into
-        .iter()
-        .map(|(node, from)| (*node, from.len()))
-        .collect();
-    let mut ready: BTreeSet<SessionKey> = pending
-        .iter()
-        .filter(|(_, count)| **count == 0)
-        .map(|(node, _)| *node)
-        .collect();
-    let mut cuts = circles.clone();
-    let mut order = Vec::with_capacity(out.len());
-    while let Some(node) = ready.pop_first().or_else(|| cuts.pop_first()) {
-        cuts.remove(&node);
-        if pending.remove(&node).is_none() {
-            continue;
-        }
-        order.push(node);
-        for next in out.get(&node).into_iter().flatten() {
-            if let Some(count) = pending.get_mut(next) {
-                *count -= 1;
-                if *count == 0 {
-                    ready.insert(*next);
-                }
-            }
-        }
-    }
-    order
-}
-
-/// Lets lost time flow from the waiters to the roots.
-fn flow(
-    graph: &mut Graph,
-    links: &BTreeMap<SessionKey, Link>,
-    order: &[SessionKey],
-    resource_count: usize,
-) {
-    let mut carried: BTreeMap<SessionKey, Vec<f64>> = BTreeMap::new();
-    // The longest wait directly or indirectly behind a session.
-    let mut behind_s: BTreeMap<SessionKey, f64> = BTreeMap::new();
-    for node in graph.values_mut() {
-        node.blamed_s = vec![0.0; resource_count];
-    }
-    for session in order {
-        let Some(link) = links.get(session).filter(|link| !link.to.is_empty()) else {
-            continue;
-        };
-        let inflow = carried
-            .get(session)
-            .cloned()
-            .unwrap_or_else(|| vec![0.0; resource_count]);
-        let longest_s = link
-            .lost_s
-            .max(behind_s.get(session).copied().unwrap_or(0.0));
-        let parts = link.parts as f64;
-        for (blocker, charged_s, can_end) in &link.to {
-            let share = if longest_s > 0.0 {
-                charged_s / longest_s / parts
-            } else {
-                0.0
-            };
-            let mut amounts: Vec<f64> = inflow.iter().map(|amount| amount * share).collect();
-            amounts[link.resource] += charged_s / parts;
-            let longest_behind = behind_s.entry(*blocker).or_insert(0.0);
-            *longest_behind = longest_behind.max(*charged_s);
-            let total = carried
-                .entry(*blocker)
-                .or_insert_with(|| vec![0.0; resource_count]);
-            let blamed = graph.get_mut(blocker).filter(|_| *can_end);
-            for (sum, amount) in total.iter_mut().zip(&amounts) {
-                *sum += amount;
-            }
-            for (sum, amount) in blamed
-                .into_iter()
-                .flat_map(|node| &mut node.blamed_s)
-                .zip(&amounts)
-            {
-                *sum += amount;
-            }
-        }
-    }
+    all
 }
 
 #[cfg(test)]

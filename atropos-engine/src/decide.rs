@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::Engine;
-use super::blame::{self, Graph};
+use super::blame;
 use super::choose::Choice;
 use super::detector::Reading;
 use super::estimator::{self, Estimate};
 use super::explain;
 use super::gain::{self, Role, Scored};
+use super::graph::Graph;
 use super::group;
 use super::guard::class_of;
 use super::input::{Activity, SessionKey};
@@ -239,7 +240,8 @@ impl Engine {
     #[must_use]
     pub fn survey(&self) -> Survey {
         let graph = blame::assign(&self.ledger);
-        let flights = self.flights(&graph);
+        let mut flights = Vec::new();
+        self.look_in_flight(&graph, &mut flights);
         let estimate = estimator::estimate(
             &self.settings,
             &self.ledger,
@@ -331,7 +333,7 @@ impl Engine {
                 &estimate.resources,
                 &candidates,
                 (orders, cut),
-                |session| blame::waiting_behind(graph, session),
+                |session| graph.waiting_behind(session),
             ),
             resources: estimate.resources.clone(),
             candidates,

@@ -26,6 +26,9 @@ const EXCUSED_WINDOWS: u64 = 2;
 /// A tick longer than a window tells nothing more; a shorter one than this adds nothing to remember.
 const MAX_TICKS: usize = 256;
 
+/// So few samples are simply sorted.
+const FEW: usize = 64;
+
 /// A request in progress whose latency matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flight {
@@ -75,6 +78,8 @@ pub(super) struct Detector {
     calm_percentile_ns: Option<f64>,
     calm_mean_ns: Option<f64>,
     breached_since_ns: Option<u64>,
+    /// Room for a tick's samples.
+    samples: Vec<(u64, u64)>,
 }
 
 impl Detector {
@@ -89,6 +94,7 @@ impl Detector {
             calm_percentile_ns: None,
             calm_mean_ns: None,
             breached_since_ns: None,
+            samples: Vec::new(),
         }
     }
 
@@ -131,7 +137,9 @@ impl Detector {
     /// Looks at the window that ends at `now_ns`.
     pub(super) fn assess(&mut self, flights: &[Flight], now_ns: u64) -> Reading {
         let limit_ns = self.limit_ns();
-        let latency_ns = self.percentile_ns(flights, now_ns);
+        let mut samples = std::mem::take(&mut self.samples);
+        let latency_ns = self.percentile_ns(flights, now_ns, &mut samples);
+        self.samples = samples;
         let breached = latency_ns > limit_ns && !self.is_lone(flights, limit_ns, now_ns);
         let breach_ns = if breached {
             self.breach_ns(flights, limit_ns, now_ns)
@@ -275,15 +283,16 @@ impl Detector {
     }
 
     /// Requests that completed uncovered count as fast: nothing is known against them.
-    fn percentile_ns(&self, flights: &[Flight], now_ns: u64) -> u64 {
-        let mut samples: Vec<(u64, u64)> = self.completed().collect();
+    fn percentile_ns(&self, flights: &[Flight], now_ns: u64, samples: &mut Vec<(u64, u64)>) -> u64 {
+        samples.clear();
+        samples.extend(self.completed());
         samples.push((0, self.uncovered()));
         samples.extend(
             flights
                 .iter()
                 .map(|flight| (now_ns.saturating_sub(flight.since_ns), 1)),
         );
-        percentile(&mut samples, self.slo.percentile)
+        percentile(samples, self.slo.percentile)
     }
 
     /// When the request that made the percentile cross the limit passed it.
@@ -319,12 +328,24 @@ fn rank(total: u64, percentile: f64) -> u64 {
     ((total as f64 * percentile / 100.0).ceil() as u64).clamp(1, total.max(1))
 }
 
-/// Nearest-rank percentile of (value, count) samples; 0 without any.
+/// Nearest-rank percentile of (value, count) samples; 0 without any. Puts them in another order.
 fn percentile(samples: &mut [(u64, u64)], percentile: f64) -> u64 {
-    let all = total(samples.iter().map(|(_, count)| *count));
-    samples.sort_unstable();
-    let mut left = rank(all, percentile);
-    for (value, count) in samples.iter() {
+    let mut left = rank(total(samples.iter().map(|(_, count)| *count)), percentile);
+    let mut rest = samples;
+    // Sorting thousands costs more than going into the half that has the rank, again and again.
+    while rest.len() > FEW {
+        let middle = rest.len() / 2;
+        rest.select_nth_unstable(middle);
+        let below = total(rest[..middle].iter().map(|(_, count)| *count));
+        if left > below {
+            left -= below;
+            rest = &mut rest[middle..];
+        } else {
+            rest = &mut rest[..middle];
+        }
+    }
+    rest.sort_unstable();
+    for (value, count) in rest.iter() {
         if *count >= left {
             return *value;
         }

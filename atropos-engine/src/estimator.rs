@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::blame::Graph;
 use super::detector::{Detector, Flight};
+use super::graph::Graph;
 use super::guard::id_of;
 use super::input::{Activity, BlockKind, ResourceId};
 use super::ledger::Ledger;
@@ -102,20 +102,13 @@ fn ratio(part: f64, whole: f64) -> f64 {
 fn busy_s(ledger: &Ledger, detector: &Detector) -> f64 {
     let in_flight_ns: u64 = ledger
         .sessions
-        .iter()
-        .filter_map(|(key, known)| {
-            let busy = known
-                .state
-                .as_ref()
-                .filter(|state| state.activity == Activity::Busy && !state.own);
-            let begun_ns = busy.map(|state| state.since_ns);
+        .iter_any()
+        .filter_map(|(key, known)| match &known.state {
+            Some(state) => {
+                (state.activity == Activity::Busy && !state.own).then_some(state.since_ns)
+            }
             // A session that no tick has listed yet runs a request if it waits.
-            let waiting_ns = ledger
-                .waits
-                .get(key)
-                .filter(|_| known.state.is_none())
-                .map(|wait| wait.since_ns);
-            begun_ns.or(waiting_ns)
+            None => ledger.waits.get(key).map(|wait| wait.since_ns),
         })
         .map(|since_ns| within_ns(since_ns, ledger.now_ns, ledger.window_ns))
         .fold(0, u64::saturating_add);
@@ -125,7 +118,7 @@ fn busy_s(ledger: &Ledger, detector: &Detector) -> f64 {
 /// Time within the window in which contended instances were held, seconds.
 fn used_s(ledger: &Ledger, graph: &Graph, resource: ResourceId) -> f64 {
     let mut since_ns = BTreeMap::new();
-    for way in graph.values().flat_map(|node| &node.in_way) {
+    for way in graph.nodes.iter().flat_map(|node| &node.in_way) {
         if way.resource == resource && way.kind == BlockKind::Granted {
             let first = since_ns.entry(way.instance).or_insert(way.since_ns);
             *first = way.since_ns.min(*first);

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::blame::Node;
 use super::gain::{Part, Scored};
+use super::graph::Node;
 use super::guard::class_of;
 use super::input::{Activity, BlockKind, SessionKey};
 use super::ledger::Ledger;

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::blame::{Graph, InWay, Node};
+use super::graph::{Graph, InWay, Node};
 use super::input::{BlockKind, Evidence, ResourceId, SessionKey};
 use super::ledger::Ledger;
 use super::settings::{Kind, Settings};
@@ -237,7 +237,7 @@ impl Futures<'_> {
                 .graph
                 .get(&top)
                 .and_then(|node| node.waiting.as_ref())
-                .map(|waiting| &waiting.blockers);
+                .map(|waiting| &*waiting.blockers);
             let first_visit = self.open.insert(top);
             if first_visit {
                 let unknown = blockers

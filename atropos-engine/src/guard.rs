@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::blame::Node;
 use super::gain::{Role, Scored};
+use super::graph::Node;
 use super::input::{Activity, BlockKind, Evidence, ResourceId, SessionKey, SessionState};
 use super::ledger::Ledger;
 use super::record::{Order, PassedOver, Task};

@@ -3,10 +3,12 @@
 //! A hold is written down twice: at its session, where most have few, and at its instance, where it is looked for when
 //! somebody waits.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
-use super::input::{Evidence, InstanceKey, ResourceId, SessionKey};
-use super::ledger::Ledger;
+use super::input::{Blocker, Evidence, InstanceKey, ResourceId, SessionKey};
+use super::ledger::{Ledger, OpenWait};
 use super::table::Table;
 
 /// A hold known from events.
@@ -65,6 +67,37 @@ fn remove_holder(holders: &mut Holders, hold: &Hold, session: SessionKey) {
     // Where many held at once many will again: their room is kept until the next tick.
     if sessions.is_empty() && !sessions.spilled() {
         holders.remove(&key);
+    }
+}
+
+/// Takes a session out of the way of waits; what they share they go on sharing.
+struct Without {
+    session: SessionKey,
+    /// The latest list that it was in, and what is left of it.
+    latest: Option<(Arc<[Blocker]>, Arc<[Blocker]>)>,
+}
+
+impl Without {
+    fn new(session: SessionKey) -> Self {
+        Self {
+            session,
+            latest: None,
+        }
+    }
+
+    fn unblock(&mut self, wait: &mut OpenWait) {
+        let session = self.session;
+        let Some(listed) = &mut wait.listed else {
+            return;
+        };
+        let known = self.latest.as_ref();
+        if let Some((_, left)) = known.filter(|(before, _)| Arc::ptr_eq(before, listed)) {
+            *listed = left.clone();
+        } else if listed.iter().any(|blocker| blocker.session == session) {
+            let others = listed.iter().filter(|blocker| blocker.session != session);
+            let left: Arc<[Blocker]> = others.copied().collect();
+            self.latest = Some((std::mem::replace(listed, left.clone()), left));
+        }
     }
 }
 
@@ -147,10 +180,11 @@ impl Ledger {
                 stays
             });
         }
-        let of_resource = |of| resource.is_none_or(|resource| of == resource);
-        for wait in self.waits.values_mut() {
-            if let Some(listed) = wait.listed.as_mut().filter(|_| of_resource(wait.resource)) {
-                listed.retain(|blocker| blocker.session != session);
+        if self.blockers.contains(&session) {
+            let mut without = Without::new(session);
+            let of_resource = |wait: &&mut OpenWait| resource.is_none_or(|of| wait.resource == of);
+            for wait in self.waits.values_mut().filter(of_resource) {
+                without.unblock(wait);
             }
         }
     }
@@ -162,26 +196,41 @@ impl Ledger {
         resource: ResourceId,
         instance: InstanceKey,
     ) {
+        if !self.blockers.contains(&session) {
+            return;
+        }
         let key = (resource, instance);
         let first = self.listed.partition_point(|(listed, _)| *listed < key);
+        let mut without = Without::new(session);
         for (_, waiter) in self.listed[first..]
             .iter()
             .take_while(|(listed, _)| *listed == key)
         {
             let wait = self.waits.get_mut(waiter);
-            let same = wait.filter(|wait| (wait.resource, wait.instance) == key);
-            if let Some(listed) = same.and_then(|wait| wait.listed.as_mut()) {
-                listed.retain(|blocker| blocker.session != session);
+            if let Some(wait) = wait.filter(|wait| (wait.resource, wait.instance) == key) {
+                without.unblock(wait);
             }
         }
     }
 
-    /// Writes down anew which waits snapshots have listed, by instance. A wait that ends stays in it until the next time.
+    /// Writes down anew which waits snapshots have listed, by instance, and whom they named. What ends stays in it until
+    /// the next time.
     pub(super) fn index_listed(&mut self) {
         self.listed.clear();
-        let listed = self.waits.values().filter(|wait| wait.listed.is_some());
-        self.listed
-            .extend(listed.map(|wait| ((wait.resource, wait.instance), wait.waiter)));
+        self.blockers.clear();
+        let mut latest: Option<&Arc<[Blocker]>> = None;
+        for wait in self.waits.iter_any().map(|(_, wait)| wait) {
+            let Some(listed) = &wait.listed else {
+                continue;
+            };
+            self.listed
+                .push(((wait.resource, wait.instance), wait.waiter));
+            if !latest.is_some_and(|latest| Arc::ptr_eq(latest, listed)) {
+                self.blockers
+                    .extend(listed.iter().map(|blocker| blocker.session));
+            }
+            latest = Some(listed);
+        }
         self.listed.sort_unstable();
     }
 

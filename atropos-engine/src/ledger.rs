@@ -10,7 +10,10 @@
 //! 4. A wait is charged only for time in which it was seen: one that vanishes between two snapshots ends at the first.
 //! 5. What events told before a loss is no evidence until a snapshot confirms it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
 
 use super::familiar::Familiar;
 use super::holds::{Holders, Holds};
@@ -88,7 +91,7 @@ pub(super) struct OpenWait {
     /// How it is known.
     pub(super) evidence: Evidence,
     /// Who is in its way, as the latest snapshot told; `None` if no snapshot has shown the wait.
-    pub(super) listed: Option<Vec<Blocker>>,
+    pub(super) listed: Option<Arc<[Blocker]>>,
 }
 
 /// Everything known of the target.
@@ -101,6 +104,8 @@ pub(super) struct Ledger {
     pub(super) holders: Holders,
     /// Waits that snapshots have listed, by instance, as of the latest snapshot.
     pub(super) listed: Vec<((ResourceId, InstanceKey), SessionKey)>,
+    /// Whom they named as in their way.
+    pub(super) blockers: HashSet<SessionKey, FxBuildHasher>,
     pub(super) names: BTreeMap<(ResourceId, InstanceKey), String>,
     /// By resource.
     pub(super) kinds: Vec<Kind>,
@@ -119,6 +124,8 @@ pub(super) struct Ledger {
     pub(super) blind: Vec<Option<String>>,
     pub(super) next_number: u64,
     pub(super) tick_count: u64,
+    /// Room for the sessions that a tick does not list.
+    pub(super) unlisted: Vec<SessionKey>,
 }
 
 impl Ledger {
@@ -138,6 +145,8 @@ impl Ledger {
             waits: Table::default(),
             holders: Holders::default(),
             listed: Vec::new(),
+            blockers: HashSet::default(),
+            unlisted: Vec::new(),
             names: BTreeMap::new(),
             past: vec![SlidingSum::new(window_ns); resource_count],
             partial: vec![false; resource_count],

@@ -24,7 +24,9 @@ mod detector;
 mod estimator;
 mod explain;
 mod familiar;
+mod flow;
 mod gain;
+mod graph;
 mod group;
 mod guard;
 mod holds;
@@ -47,8 +49,8 @@ use input::{Activity, Input, OrderReport, Tick};
 use record::{Effect, OutcomeKind};
 pub use settings::Settings;
 
-use blame::Graph;
 use detector::{Detector, Flight};
+use graph::Graph;
 use guard::Guard;
 use ledger::Ledger;
 use overload::Overload;
@@ -66,6 +68,8 @@ pub struct Engine {
     flying: Vec<Flying>,
     advised: Vec<record::Task>,
     told: decide::Told,
+    /// Room for a tick's requests in flight.
+    flights: Vec<Flight>,
     decision_count: u64,
     order_count: u64,
 }
@@ -97,6 +101,7 @@ impl Engine {
             flying: Vec::new(),
             advised: Vec::new(),
             told: decide::Told::default(),
+            flights: Vec::new(),
             decision_count: 0,
             order_count: 0,
             settings,
@@ -144,7 +149,8 @@ impl Engine {
         self.guard.forget(&self.settings, now_ns);
         self.detector.count(tick, now_ns);
         let graph = blame::assign(&self.ledger);
-        let flights = self.flights(&graph);
+        let mut flights = std::mem::take(&mut self.flights);
+        self.look_in_flight(&graph, &mut flights);
         let reading = self.detector.assess(&flights, now_ns);
         self.watch_level(&reading, out);
         if self.overload.is_calm() {
@@ -158,6 +164,7 @@ impl Engine {
             &self.detector,
             &flights,
         );
+        self.flights = flights;
         if self.watch_overload(&reading, &estimate, out) && self.flying.is_empty() {
             self.decide(&reading, &estimate, &graph, out);
         }
@@ -165,10 +172,10 @@ impl Engine {
 
     /// Requests whose latency the objective is about: not the agent's own, not those of protected classes (background
     /// work), and not those that are to blame for others' waiting.
-    fn flights(&self, graph: &Graph) -> Vec<Flight> {
+    fn look_in_flight(&self, graph: &Graph, flights: &mut Vec<Flight>) {
         let ledger = &self.ledger;
-        let mut flights = Vec::new();
-        for (key, known) in ledger.sessions.iter() {
+        flights.clear();
+        for (key, known) in ledger.sessions.iter_any() {
             let wait = ledger.waits.get(key);
             let since_ns = match &known.state {
                 Some(state) if state.own || state.activity != Activity::Busy => continue,
@@ -205,7 +212,6 @@ impl Engine {
                 waited_ns,
             });
         }
-        flights
     }
 
     fn report(&mut self, report: &OrderReport, out: &mut Vec<Effect>) {

@@ -31,26 +31,17 @@ impl Ledger {
 
     fn session_seen(&mut self, state: &SessionState, at_ns: u64) {
         let key = state.session;
-        let before = self
-            .sessions
-            .get(&key)
-            .and_then(|known| known.state.as_ref());
-        if before.is_some_and(|before| before.id != state.id) {
+        let (mut was_listed, mut same) = (false, false);
+        let known = self.sessions.get(&key);
+        match known.and_then(|known| known.state.as_ref()) {
             // The key was given to another session: whatever the former one did is over.
-            self.end_session(key, at_ns);
+            Some(before) if before.id != state.id => self.end_session(key, at_ns),
+            Some(before) => {
+                was_listed = true;
+                same = is_same_request(before, state);
+            }
+            None => {}
         }
-        let same = self
-            .sessions
-            .get(&key)
-            .and_then(|known| known.state.as_ref())
-            .is_some_and(|before| {
-                before.activity == state.activity
-                    && if state.request == 0 {
-                        before.since_ns == state.since_ns
-                    } else {
-                        before.request == state.request
-                    }
-            });
         if state.activity == Activity::Busy {
             self.clip_wait_to_request(key, state.since_ns.min(self.now_ns));
         } else if self
@@ -62,11 +53,7 @@ impl Ledger {
         }
         if !same {
             // What a session used before it was listed for the first time is already this request's.
-            if self
-                .sessions
-                .get(&key)
-                .is_some_and(|known| known.state.is_some())
-            {
+            if was_listed {
                 self.close_usage(key);
             }
             self.familiar.begun(state, at_ns);
@@ -103,42 +90,53 @@ impl Ledger {
     }
 
     fn sessions_gone_idle(&mut self, at_ns: u64) {
-        let idle: Vec<SessionKey> = self
-            .sessions
-            .iter()
-            .filter(|(_, known)| known.state.is_some() && known.listed_in != self.tick_count)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in idle {
+        let mut unlisted = std::mem::take(&mut self.unlisted);
+        unlisted.clear();
+        let all = self.sessions.iter_any();
+        let missing = all.filter(|(_, known)| known.listed_in != self.tick_count);
+        unlisted.extend(missing.map(|(key, _)| *key));
+        for key in &unlisted {
+            let known = self.sessions.get(key);
+            if known.is_none_or(|known| known.state.is_none()) {
+                continue;
+            }
             if self
                 .waits
-                .get(&key)
+                .get(key)
                 .is_some_and(|wait| wait.since_ns <= at_ns)
             {
-                self.close_wait(key, at_ns);
+                self.close_wait(*key, at_ns);
             }
-            if let Some(known) = self.sessions.get_mut(&key) {
+            if let Some(known) = self.sessions.get_mut(key) {
                 known.state = None;
                 known.waited_ns = 0;
             }
         }
+        self.unlisted = unlisted;
     }
 
+    /// Forgets what is over; to be called after those that the tick does not list have gone idle.
     fn forget(&mut self) {
         let (now_ns, window_ns) = (self.now_ns, self.window_ns);
         let stale: Vec<(SessionKey, u64)> = self
             .waits
-            .values()
-            .filter(|wait| wait.listed.is_some() && wait.seen_ns.saturating_add(window_ns) < now_ns)
-            .map(|wait| (wait.waiter, wait.seen_ns))
+            .iter_any()
+            .filter(|(_, wait)| {
+                wait.listed.is_some() && wait.seen_ns.saturating_add(window_ns) < now_ns
+            })
+            .map(|(_, wait)| (wait.waiter, wait.seen_ns))
             .collect();
         for (key, seen_ns) in stale {
             self.close_wait(key, seen_ns);
         }
-        let waits = &self.waits;
-        self.sessions.retain(|key, known| {
-            known.state.is_some() || waits.contains_key(key) || !known.holds.is_empty()
-        });
+        for key in &self.unlisted {
+            let known = self.sessions.get(key);
+            let holds = known.is_some_and(|known| !known.holds.is_empty());
+            if !holds && !self.waits.contains_key(key) {
+                self.sessions.remove(key);
+            }
+        }
+        self.sessions.give_back();
         self.holders.retain(|_, sessions| !sessions.is_empty());
         self.forget_names();
     }
@@ -156,6 +154,16 @@ impl Ledger {
         self.names
             .retain(|key, _| wanted.contains(key) || holders.contains_key(key));
     }
+}
+
+/// The session still does what it did, as far as the target tells.
+fn is_same_request(before: &SessionState, state: &SessionState) -> bool {
+    before.activity == state.activity
+        && if state.request == 0 {
+            before.since_ns == state.since_ns
+        } else {
+            before.request == state.request
+        }
 }
 
 /// As a clone, in the room that the former's texts have.

@@ -15,8 +15,10 @@ use super::window::seconds;
 #[derive(Clone, Debug)]
 pub(super) struct Flying {
     pub(super) order: Order,
-    /// Waits that it blocked at the order: who, and the number of the wait.
+    /// Waits that it blocked at the order and that are not over: who, and the number of the wait.
     blocked: Vec<(SessionKey, u64)>,
+    /// How many it blocked at the order.
+    blocked_count: usize,
     /// It was chosen for what it uses as well, which it goes on using until its request is over: time that was lost in the
     /// window before the order, seconds.
     lost_by_use_s: Option<f64>,
@@ -56,9 +58,9 @@ impl Flying {
         (undo_per_s, uses): (f64, bool),
     ) -> Self {
         let target = order.task.session;
-        let blocked = ledger
+        let blocked: Vec<(SessionKey, u64)> = ledger
             .foreign_waits()
-            .filter(|wait| ledger.edges(wait).iter().any(|edge| edge.session == target))
+            .filter(|wait| ledger.edges(wait).any(|edge| edge.session == target))
             .map(|wait| (wait.waiter, wait.number))
             .collect();
         let undo_ns = if undo_per_s > 0.0 {
@@ -71,6 +73,7 @@ impl Flying {
             .saturating_add(deadline_of(settings, order.rung));
         Self {
             order,
+            blocked_count: blocked.len(),
             blocked,
             lost_by_use_s: uses.then(|| lost_s(settings, ledger)),
             undo_ns,
@@ -138,14 +141,20 @@ impl Flying {
         state.is_some_and(|state| state.id == task.id && state.request == task.request)
     }
 
-    fn blocks_as_ordered(&self, ledger: &Ledger) -> bool {
+    fn blocks_as_ordered(&mut self, ledger: &Ledger) -> bool {
         let target = self.order.task.session;
-        self.blocked.iter().any(|(waiter, number)| {
-            ledger.waits.get(waiter).is_some_and(|wait| {
-                wait.number == *number
-                    && ledger.edges(wait).iter().any(|edge| edge.session == target)
-            })
-        })
+        let wait_of = |(waiter, number): &(SessionKey, u64)| {
+            let wait = ledger.waits.get(waiter);
+            wait.filter(|wait| wait.number == *number)
+        };
+        // One that is over stays over: the next wait of the same session has another number.
+        while self
+            .blocked
+            .pop_if(|blocked| wait_of(blocked).is_none())
+            .is_some()
+        {}
+        let blocks = |wait| ledger.edges(wait).any(|edge| edge.session == target);
+        self.blocked.iter().rev().filter_map(wait_of).any(blocks)
     }
 
     /// The waiters may have given up and come back while the task is still there.
@@ -156,12 +165,9 @@ impl Flying {
             .get(&task.session)
             .and_then(|known| known.state.as_ref());
         let same = state.is_none_or(|state| state.id == task.id && state.request == task.request);
-        same && ledger.foreign_waits().any(|wait| {
-            ledger
-                .edges(wait)
-                .iter()
-                .any(|edge| edge.session == task.session)
-        })
+        same && ledger
+            .foreign_waits()
+            .any(|wait| ledger.edges(wait).any(|edge| edge.session == task.session))
     }
 
     /// What to do at a tick.
@@ -262,7 +268,7 @@ impl Flying {
         let after = lost_s(settings, ledger) / window_s;
         let before = self
             .lost_by_use_s
-            .map_or(self.blocked.len() as f64, |lost_s| lost_s / window_s);
+            .map_or(self.blocked_count as f64, |lost_s| lost_s / window_s);
         (before > 0.0)
             .then(|| self.order.expected_gain_s * ((before - after) / before).clamp(-1.0, 1.0))
     }

@@ -60,7 +60,7 @@ impl Ledger {
             return;
         }
         let (mut still, mut waiting) = (0_u64, 0_u64);
-        for (key, known) in self.sessions.iter() {
+        for (key, known) in self.sessions.iter_any() {
             let begun_ns = known
                 .state
                 .as_ref()

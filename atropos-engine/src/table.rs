@@ -96,6 +96,14 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
         })
     }
 
+    /// All, in no order that means anything: for what does not depend on one, at no cost of sorting.
+    pub(super) fn iter_any(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries
+            .iter()
+            .flatten()
+            .map(|(key, value)| (key, value))
+    }
+
     /// Keys, in order.
     #[cfg(test)]
     pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
@@ -124,12 +132,14 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
                 *entry = None;
             }
         }
-        if self.entries.len() > KEPT_PLACES && self.len() * 4 < self.entries.len() {
-            self.compact();
-        }
+        self.give_back();
     }
 
-    fn compact(&mut self) {
+    /// Gives memory back if few are left of many.
+    pub(super) fn give_back(&mut self) {
+        if self.entries.len() <= KEPT_PLACES || self.len() * 4 >= self.entries.len() {
+            return;
+        }
         let entries = std::mem::take(self).entries;
         for (key, value) in entries.into_iter().flatten() {
             self.add(key, value);

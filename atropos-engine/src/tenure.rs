@@ -4,12 +4,13 @@
 //! one that comes back to the same instance in the same request goes on where it was, since a task that takes a lock again and
 //! again is in the way for the sum of it.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::input::{BlockKind, InstanceKey, ResourceId, SessionKey};
+use super::input::{BlockKind, Blocker, InstanceKey, ResourceId, SessionKey};
 use super::ledger::Ledger;
 use super::peers::{self, MEMORY_NS, Peers};
 use super::settings::Kind;
+use super::table::Table;
 
 /// Of a lock, so many others must have let go lately before their time is what is usual: fewer may all be culprits that
 /// were ended.
@@ -23,6 +24,7 @@ type Place = (ResourceId, InstanceKey);
 /// One holder of one instance.
 #[derive(Clone, Copy, Debug)]
 struct Tenure {
+    session: SessionKey,
     /// Of which request of the session.
     request: u64,
     since_ns: u64,
@@ -33,57 +35,44 @@ struct Tenure {
     open: bool,
 }
 
+/// Holders of one instance.
+#[derive(Clone, Debug, Default)]
+struct Holders {
+    /// At present and lately, by session.
+    known: Vec<Tenure>,
+    /// What those that let go held.
+    past: Peers,
+}
+
 /// Holders of contended instances at present and lately.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tenures {
-    known: BTreeMap<(Place, SessionKey), Tenure>,
-    past: BTreeMap<Place, Peers>,
-}
+pub(super) struct Tenures(Table<Place, Holders>);
 
 impl Tenures {
     /// How long the session's present request held the instance before it took it this time, nanoseconds.
     pub(super) fn before_ns(&self, place: Place, session: SessionKey) -> u64 {
-        self.known
-            .get(&(place, session))
+        self.0
+            .get(&place)
+            .and_then(|holders| holders.find(session).ok().map(|at| &holders.known[at]))
             .map_or(0, |tenure| tenure.before_ns)
-    }
-
-    fn hold(&mut self, key: (Place, SessionKey), request: u64, since_ns: u64, now_ns: u64) {
-        let fresh = Tenure {
-            request,
-            since_ns,
-            seen_ns: now_ns,
-            before_ns: 0,
-            open: true,
-        };
-        let tenure = self.known.entry(key).or_insert(fresh);
-        if tenure.request != request {
-            *tenure = fresh;
-        } else if since_ns > tenure.seen_ns {
-            let held_ns = tenure.seen_ns.saturating_sub(tenure.since_ns);
-            let before_ns = tenure.before_ns.saturating_add(held_ns);
-            *tenure = Tenure { before_ns, ..fresh };
-        }
-        tenure.since_ns = tenure.since_ns.min(since_ns);
-        tenure.seen_ns = now_ns;
-        tenure.open = true;
     }
 
     /// `runs` tells whether a session still runs a request.
     fn sweep(&mut self, now_ns: u64, runs: impl Fn(SessionKey, u64) -> bool) {
-        let past = &mut self.past;
-        self.known.retain(|(place, session), tenure| {
-            if tenure.open && tenure.seen_ns < now_ns {
-                tenure.open = false;
-                let held_ns = tenure.seen_ns.saturating_sub(tenure.since_ns);
-                past.entry(*place)
-                    .or_default()
-                    .add_to(MOST, now_ns, held_ns.max(1));
-            }
-            let lately = || tenure.seen_ns.saturating_add(MEMORY_NS) >= now_ns;
-            tenure.open || (lately() && runs(*session, tenure.request))
+        self.0.retain(|_, holders| {
+            let Holders { known, past } = holders;
+            known.retain_mut(|tenure| {
+                if tenure.open && tenure.seen_ns < now_ns {
+                    tenure.open = false;
+                    let held_ns = tenure.seen_ns.saturating_sub(tenure.since_ns);
+                    past.add_to(MOST, now_ns, held_ns.max(1));
+                }
+                let lately = tenure.seen_ns.saturating_add(MEMORY_NS) >= now_ns;
+                tenure.open || (lately && runs(tenure.session, tenure.request))
+            });
+            let nothing_past = past.forget(now_ns);
+            !nothing_past || !known.is_empty()
         });
-        past.retain(|_, peers| !peers.forget(now_ns));
     }
 
     /// Whether a holder has had an instance for much longer than is usual there. Slots of a pool are alike, so whoever has
@@ -95,17 +84,50 @@ impl Tenures {
         (session, held_ns): (SessionKey, u64),
         moving_ns: impl Fn(u64) -> u64,
     ) -> bool {
-        let beside = self
+        let nobody = Holders::default();
+        let holders = self.0.get(&place).unwrap_or(&nobody);
+        let beside = holders
             .known
-            .range((place, SessionKey(0))..=(place, SessionKey(u64::MAX)))
-            .filter(|((_, other), tenure)| kind == Kind::Queue && *other != session && tenure.open)
-            .map(|(_, tenure)| moving_ns(tenure.since_ns).max(1));
-        let nobody = Peers::default();
-        let past = self.past.get(&place).unwrap_or(&nobody);
-        if kind != Kind::Queue && past.count() < ENOUGH {
+            .iter()
+            .filter(|tenure| kind == Kind::Queue && tenure.session != session && tenure.open)
+            .map(|tenure| moving_ns(tenure.since_ns).max(1));
+        if kind != Kind::Queue && holders.past.count() < ENOUGH {
             return true;
         }
-        peers::stands_out(held_ns, past.usual(beside))
+        peers::stands_out(held_ns, holders.past.usual(beside))
+    }
+}
+
+impl Holders {
+    fn find(&self, session: SessionKey) -> Result<usize, usize> {
+        self.known
+            .binary_search_by_key(&session, |tenure| tenure.session)
+    }
+
+    fn hold(&mut self, session: SessionKey, request: u64, since_ns: u64, now_ns: u64) {
+        let fresh = Tenure {
+            session,
+            request,
+            since_ns,
+            seen_ns: now_ns,
+            before_ns: 0,
+            open: true,
+        };
+        let at = self.find(session).unwrap_or_else(|at| {
+            self.known.insert(at, fresh);
+            at
+        });
+        let tenure = &mut self.known[at];
+        if tenure.request != request {
+            *tenure = fresh;
+        } else if since_ns > tenure.seen_ns {
+            let held_ns = tenure.seen_ns.saturating_sub(tenure.since_ns);
+            let before_ns = tenure.before_ns.saturating_add(held_ns);
+            *tenure = Tenure { before_ns, ..fresh };
+        }
+        tenure.since_ns = tenure.since_ns.min(since_ns);
+        tenure.seen_ns = now_ns;
+        tenure.open = true;
     }
 }
 
@@ -114,12 +136,27 @@ impl Ledger {
     pub(super) fn note_tenures(&mut self) {
         let now_ns = self.now_ns;
         let mut tenures = std::mem::take(&mut self.tenures);
+        let mut latest: Option<(Place, &Arc<[Blocker]>)> = None;
         for wait in self.foreign_waits() {
+            let place = (wait.resource, wait.instance);
+            let listed = wait.listed.as_ref();
+            if let (Some((at, before)), Some(listed)) = (latest, listed)
+                && at == place
+                && Arc::ptr_eq(before, listed)
+            {
+                // Whoever stands in the same line names the same holders.
+                continue;
+            }
+            let names_itself =
+                |listed: &&Arc<[Blocker]>| listed.iter().any(|one| one.session == wait.waiter);
+            latest = listed
+                .filter(|listed| !names_itself(listed))
+                .map(|listed| (place, listed));
             for edge in self.edges(wait) {
                 if edge.kind == BlockKind::Granted {
-                    let place = (wait.resource, wait.instance);
                     let request = self.request_of(edge.session);
-                    tenures.hold((place, edge.session), request, edge.since_ns, now_ns);
+                    let holders = tenures.0.entry(place).or_default();
+                    holders.hold(edge.session, request, edge.since_ns, now_ns);
                 }
             }
         }

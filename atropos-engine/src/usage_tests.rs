@@ -73,7 +73,7 @@ fn many_equal_ones_are_nobodys_fault_however_much_they_lose_together() {
     let equal: Vec<_> = (1..=30).map(|key| used(key, 40 * MS, 60, 0)).collect();
     let ledger = ledger(&of_kind(Kind::Cpu), &equal);
     assert!(ledger.accounts[0].charges(ledger.now_ns).is_empty());
-    assert!(assign(&ledger).is_empty());
+    assert_eq!(assign(&ledger).len(), 0);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn half_a_report_or_a_guess_charges_nobody() {
             complete,
             ..report(&hog())
         });
-        assert!(assign(&ledger).is_empty());
+        assert_eq!(assign(&ledger).len(), 0);
         assert_eq!(ledger.lost_to_use_ns(SessionKey(2)), 0);
     }
 }
@@ -134,7 +134,7 @@ fn the_gain_is_the_time_to_go_times_the_blame_and_without_the_hog_nothing_is_lef
     assert_close(part.blame, 0.18 * 300.0 / 390.0 / 0.185);
     assert_close(part.gain_s, 0.1 * part.blame);
     let gone = [SessionKey(1)].into_iter().collect();
-    assert!(assign_without(&ledger, &gone).is_empty());
+    assert_eq!(assign_without(&ledger, &gone).len(), 0);
 }
 
 #[test]

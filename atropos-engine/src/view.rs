@@ -1,9 +1,12 @@
 //! Snapshots into the ledger, and the questions that are asked of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
 
 use super::input::{
-    Activity, BlockKind, Evidence, InstanceKey, ResourceId, SessionKey, Snapshot, Wait,
+    Activity, BlockKind, Blocker, Evidence, InstanceKey, ResourceId, SessionKey, Snapshot, Wait,
 };
 use super::ledger::{Ledger, OpenWait, Session};
 use super::window::within_ns;
@@ -17,6 +20,28 @@ pub(super) struct Edge {
     /// Since when at least it has been in the way; not before the end of its own wait for the same instance.
     pub(super) since_ns: u64,
     pub(super) evidence: Evidence,
+}
+
+/// Lists of blockers in a snapshot, by instance: in front of a pool everybody's is the same, and is kept once.
+#[derive(Debug, Default)]
+struct Lists(HashMap<InstanceKey, Arc<[Blocker]>, FxBuildHasher>);
+
+impl Lists {
+    /// The list of a wait, shared with one of the same instance that was listed before or with its `former` self.
+    fn list(&mut self, wait: &Wait, former: Option<Arc<[Blocker]>>) -> Arc<[Blocker]> {
+        let is_same = |list: &Arc<[Blocker]>| **list == wait.blockers[..];
+        let mut known = self
+            .0
+            .get(&wait.instance)
+            .cloned()
+            .into_iter()
+            .chain(former);
+        let list = known
+            .find(is_same)
+            .unwrap_or_else(|| wait.blockers.as_slice().into());
+        self.0.insert(wait.instance, list.clone());
+        list
+    }
 }
 
 impl Ledger {
@@ -33,9 +58,10 @@ impl Ledger {
                 .insert((resource, name.instance), name.name.clone());
         }
         let mut listed = BTreeSet::new();
+        let mut lists = Lists::default();
         for wait in &snapshot.waits {
             listed.insert(wait.waiter);
-            self.wait_seen(wait, snapshot);
+            self.wait_seen(wait, snapshot, &mut lists);
         }
         if snapshot.complete {
             let over: Vec<(SessionKey, u64)> = self
@@ -54,7 +80,7 @@ impl Ledger {
         self.index_listed();
     }
 
-    fn wait_seen(&mut self, wait: &Wait, snapshot: &Snapshot) {
+    fn wait_seen(&mut self, wait: &Wait, snapshot: &Snapshot, lists: &mut Lists) {
         let (at_ns, resource) = (snapshot.at_ns, snapshot.resource);
         let ended_ns = self.last_wait_end_ns(wait.waiter);
         if ended_ns > at_ns {
@@ -63,13 +89,14 @@ impl Ledger {
         }
         let mut since_ns = wait.since_ns.min(at_ns).max(ended_ns);
         let mut last_begin_ns = 0;
-        let mut number = None;
+        let (mut number, mut former) = (None, None);
         if let Some(open) = self.waits.get(&wait.waiter) {
             let same_instance = open.listed.is_none() || open.instance == wait.instance;
             if open.resource == resource && same_instance {
                 since_ns = since_ns.min(open.since_ns);
                 last_begin_ns = open.last_begin_ns;
                 number = Some(open.number);
+                former = open.listed.clone();
             } else if open.seen_ns > at_ns {
                 return;
             } else {
@@ -87,7 +114,7 @@ impl Ledger {
             seen_ns: at_ns,
             last_begin_ns,
             evidence: snapshot.evidence,
-            listed: Some(wait.blockers.clone()),
+            listed: Some(lists.list(wait, former)),
         };
         match number {
             Some(number) => {
@@ -104,15 +131,19 @@ impl Ledger {
     }
 
     /// Who is in the way of a wait: as the latest snapshot told, else the holders that events told.
-    pub(super) fn edges(&self, wait: &OpenWait) -> Vec<Edge> {
+    pub(super) fn edges(&self, wait: &OpenWait) -> impl Iterator<Item = Edge> {
+        let listed = wait.listed.as_deref().unwrap_or_default();
+        let told = wait.listed.is_none().then(|| self.holder_edges(wait));
+        self.listed_edges(wait, listed)
+            .chain(told.into_iter().flatten())
+    }
+
+    fn listed_edges(&self, wait: &OpenWait, listed: &[Blocker]) -> impl Iterator<Item = Edge> {
         let (resource, instance) = (wait.resource, wait.instance);
-        let Some(listed) = &wait.listed else {
-            return self.holder_edges(wait);
-        };
         listed
             .iter()
             .filter(|blocker| blocker.session != wait.waiter)
-            .map(|blocker| {
+            .map(move |blocker| {
                 let held_from_ns = match blocker.kind {
                     BlockKind::Granted => self.waited_until_ns(blocker.session, resource, instance),
                     BlockKind::Queued => 0,
@@ -125,17 +156,16 @@ impl Ledger {
                     evidence: wait.evidence,
                 }
             })
-            .collect()
     }
 
-    fn holder_edges(&self, wait: &OpenWait) -> Vec<Edge> {
+    fn holder_edges(&self, wait: &OpenWait) -> impl Iterator<Item = Edge> {
         let (resource, instance) = (wait.resource, wait.instance);
         let sessions = self.holders.get(&(resource, instance));
         sessions
             .into_iter()
             .flatten()
             .filter(|session| **session != wait.waiter)
-            .filter_map(|session| {
+            .filter_map(move |session| {
                 let hold = self.sessions.get(session)?.holds.get(resource, instance)?;
                 Some(Edge {
                     session: *session,
@@ -145,7 +175,6 @@ impl Ledger {
                     evidence: hold.evidence.max(wait.evidence),
                 })
             })
-            .collect()
     }
 
     /// Open waits of everybody but the agent.
