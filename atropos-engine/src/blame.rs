@@ -13,9 +13,11 @@
 //! In front of a pool thousands name the same holders: who is in the way is worked out once for all of them.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::rc::Rc;
 
 use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
 
 use super::absent::Absent;
 use super::flow::{Blocking, Link, flow};
@@ -35,25 +37,26 @@ pub(super) fn assign(ledger: &Ledger) -> Graph {
 pub(super) fn assign_without(ledger: &Ledger, gone: &BTreeSet<SessionKey>) -> Graph {
     let absent = Absent::of(ledger, gone);
     let charges = charges(ledger, &absent);
-    let (mut lines, waits) = lines(ledger, &absent);
+    let mut lines = Lines::of(ledger, &absent);
     let mut graph = Graph::of(
-        waits
-            .iter()
-            .map(|(wait, _)| wait.waiter)
-            .chain(
-                lines
-                    .iter()
-                    .flat_map(|line| line.edges.iter().map(|edge| edge.session)),
-            )
+        (lines.edges.iter().map(|edge| edge.session))
+            .chain(lines.waits.iter().map(|(wait, _)| wait.waiter))
             .chain(charges.iter().map(|(_, charge)| charge.session)),
     );
-    for line in &mut lines {
-        line.find(&graph);
-        line.note_in_way(&mut graph);
+    for line in &lines.all {
+        let blockings = lines.to[line.to.clone()].iter_mut();
+        for (blocking, session) in blockings.zip(&*line.blockers) {
+            blocking.place = graph.place(*session).unwrap_or_default();
+        }
+        for edge in &lines.edges[line.edges.clone()] {
+            if let Some(place) = graph.place(edge.session) {
+                line.note_in_way(&mut graph.nodes[place], edge);
+            }
+        }
     }
     let mut links: Vec<Option<Link<'_>>> = vec![None; graph.len()];
-    for (wait, at) in waits {
-        let line = &lines[at];
+    for (wait, at) in &lines.waits {
+        let line = &lines.all[*at];
         let Some(place) = graph.place(wait.waiter) else {
             continue;
         };
@@ -67,7 +70,7 @@ pub(super) fn assign_without(ledger: &Ledger, gone: &BTreeSet<SessionKey>) -> Gr
             resource: usize::from(wait.resource.0),
             lost_ns: within_ns(wait.since_ns, ledger.now_ns, ledger.window_ns),
             parts: line.parts,
-            to: &line.to,
+            to: &lines.to[line.to.clone()],
         });
     }
     flow(&mut graph, &links, ledger.past.len());
@@ -114,40 +117,80 @@ struct Line<'a> {
     wait_count: u64,
     /// When the one that was seen longest ago was seen; `u64::MAX` for one that events follow.
     seen_ns: u64,
-    edges: Vec<Edge>,
     /// Among so many each wait's time is shared, whether all of them are still there or not.
     parts: usize,
     /// Blockers in the order of their keys.
     blockers: Rc<[SessionKey]>,
+    /// Its part of all edges.
+    edges: Range<usize>,
+    /// Its part of all blockings, one for each blocker.
+    to: Range<usize>,
+}
+
+/// Who is in whose way.
+#[derive(Default)]
+struct Lines<'a> {
+    all: Vec<Line<'a>>,
+    edges: Vec<Edge>,
     to: Vec<Blocking>,
+    /// Each wait with the index of its line.
+    waits: Vec<(&'a OpenWait, usize)>,
 }
 
 /// What waits must have in common to name the same: the very list, and how it is known.
 type Shared = (*const Blocker, Evidence);
 
-/// Who is in the way, and each wait with the index of its line.
-fn lines<'a>(ledger: &'a Ledger, absent: &Absent) -> (Vec<Line<'a>>, Vec<(&'a OpenWait, usize)>) {
-    let mut known: HashMap<Shared, usize, FxBuildHasher> = HashMap::default();
-    let (mut lines, mut waits): (Vec<Line<'_>>, _) = (Vec::new(), Vec::new());
-    let there = ledger
-        .foreign_waits()
-        .filter(|wait| !ledger.is_blind(wait.resource) && !absent.is_gone(wait.waiter));
-    for wait in there {
-        let shared = shared(wait);
-        let found = shared.and_then(|shared| known.get(&shared)).copied();
-        let at = found.unwrap_or_else(|| {
-            lines.push(Line::of(ledger, absent, wait));
-            lines.len() - 1
-        });
-        if let Some(shared) = shared {
-            known.insert(shared, at);
+impl<'a> Lines<'a> {
+    fn of(ledger: &'a Ledger, absent: &Absent) -> Self {
+        let mut lines = Self::default();
+        let mut known: HashMap<Shared, usize, FxBuildHasher> = HashMap::default();
+        let there = ledger
+            .foreign_waits()
+            .filter(|wait| !ledger.is_blind(wait.resource) && !absent.is_gone(wait.waiter));
+        for wait in there {
+            let shared = shared(wait);
+            let found = shared.and_then(|shared| known.get(&shared)).copied();
+            let at = found.unwrap_or_else(|| lines.add(ledger, absent, wait));
+            if let Some(shared) = shared {
+                known.insert(shared, at);
+            }
+            let line = &mut lines.all[at];
+            line.wait_count += 1;
+            line.seen_ns = line.seen_ns.min(seen_ns(wait));
+            lines.waits.push((wait, at));
         }
-        let line = &mut lines[at];
-        line.wait_count += 1;
-        line.seen_ns = line.seen_ns.min(seen_ns(wait));
-        waits.push((wait, at));
+        lines
     }
-    (lines, waits)
+
+    /// Works a line out; returns its index.
+    fn add(&mut self, ledger: &Ledger, absent: &Absent, wait: &'a OpenWait) -> usize {
+        let (first_edge, first_to) = (self.edges.len(), self.to.len());
+        self.edges.extend(ledger.edges(wait));
+        let mut merged = merged(&self.edges[first_edge..]);
+        let (parts, alone) = (merged.len(), merged.len() == 1);
+        if !absent.is_empty() {
+            let left = self.edges.split_off(first_edge);
+            let there = left.into_iter().filter(|edge| !absent.drops(edge));
+            self.edges.extend(there);
+            let edges = &self.edges[first_edge..];
+            merged.retain(|one| edges.iter().any(|edge| edge.session == one.session));
+        }
+        self.to.extend(merged.iter().map(|one| Blocking {
+            place: 0,
+            moving_ns: ledger.moving_ns(one.since_ns),
+            can_end: one.holds || alone,
+        }));
+        self.all.push(Line {
+            wait,
+            wait_count: 0,
+            seen_ns: u64::MAX,
+            parts,
+            blockers: merged.iter().map(|one| one.session).collect(),
+            edges: first_edge..self.edges.len(),
+            to: first_to..self.to.len(),
+        });
+        self.all.len() - 1
+    }
 }
 
 /// Who is in its own way, as one that upgrades, names others than those who wait with it.
@@ -165,48 +208,8 @@ fn seen_ns(wait: &OpenWait) -> u64 {
     }
 }
 
-impl<'a> Line<'a> {
-    fn of(ledger: &Ledger, absent: &Absent, wait: &'a OpenWait) -> Self {
-        let mut edges: Vec<Edge> = ledger.edges(wait).collect();
-        let mut merged = merged(&edges);
-        let alone = merged.len() == 1;
-        let parts = merged.len();
-        if !absent.is_empty() {
-            edges.retain(|edge| !absent.drops(edge));
-            merged.retain(|one| edges.iter().any(|edge| edge.session == one.session));
-        }
-        let to = merged.iter().map(|one| Blocking {
-            place: 0,
-            moving_ns: ledger.moving_ns(one.since_ns),
-            can_end: one.holds || alone,
-        });
-        Self {
-            wait,
-            wait_count: 0,
-            seen_ns: u64::MAX,
-            parts,
-            to: to.collect(),
-            blockers: merged.iter().map(|one| one.session).collect(),
-            edges,
-        }
-    }
-
-    /// Looks the blockers' places up.
-    fn find(&mut self, graph: &Graph) {
-        for (blocking, session) in self.to.iter_mut().zip(&*self.blockers) {
-            blocking.place = graph.place(*session).unwrap_or_default();
-        }
-    }
-
-    fn note_in_way(&self, graph: &mut Graph) {
-        for edge in &self.edges {
-            if let Some(place) = graph.place(edge.session) {
-                self.note_edge(&mut graph.nodes[place], edge);
-            }
-        }
-    }
-
-    fn note_edge(&self, node: &mut Node, edge: &Edge) {
+impl Line<'_> {
+    fn note_in_way(&self, node: &mut Node, edge: &Edge) {
         let (resource, instance) = (self.wait.resource, self.wait.instance);
         let at = (resource, instance, edge.kind);
         if let Some(known) = node
@@ -243,13 +246,13 @@ struct Merged {
 }
 
 /// A session can be in the way twice. In the order of their keys.
-fn merged(edges: &[Edge]) -> Vec<Merged> {
+fn merged(edges: &[Edge]) -> SmallVec<[Merged; 16]> {
     let one = |edge: &Edge| Merged {
         session: edge.session,
         since_ns: edge.since_ns,
         holds: edge.kind == BlockKind::Granted,
     };
-    let mut all: Vec<Merged> = edges.iter().map(one).collect();
+    let mut all: SmallVec<[Merged; 16]> = edges.iter().map(one).collect();
     all.sort_unstable_by_key(|one| one.session);
     all.dedup_by(|next, kept| {
         let same = next.session == kept.session;

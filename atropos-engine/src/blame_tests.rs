@@ -7,7 +7,7 @@ use crate::graph::Graph;
 
 fn blamed_s(graph: &Graph, key: u64) -> f64 {
     graph
-        .get(&SessionKey(key))
+        .get(SessionKey(key))
         .map_or(0.0, |node| node.blamed_s[0])
 }
 
@@ -102,7 +102,7 @@ fn a_session_that_is_in_nobodys_way_is_charged_with_nothing() {
     ];
     let graph = assign(&ledger(60_000, waits, vec![busy(9, 0)]));
     assert!(!graph[&SessionKey(2)].is_blamed() && !graph[&SessionKey(3)].is_blamed());
-    assert!(graph.get(&SessionKey(9)).is_none());
+    assert!(graph.get(SessionKey(9)).is_none());
 }
 
 #[test]

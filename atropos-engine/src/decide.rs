@@ -170,7 +170,7 @@ impl Engine {
         let mut judged: Vec<Judged> = scored
             .into_iter()
             .filter_map(|scored| {
-                let node = graph.get(&scored.session)?;
+                let node = graph.get(scored.session)?;
                 let minor = policy::blame(levels, &scored) < MINOR_SHARE * main;
                 let verdict = self
                     .guard
@@ -275,7 +275,7 @@ impl Engine {
             .filter(|(n, judged)| *n < LISTED || is_chosen(judged.scored.session));
         listed
             .filter_map(|(_, judged)| {
-                let (scored, node) = (&judged.scored, graph.get(&judged.scored.session)?);
+                let (scored, node) = (&judged.scored, graph.get(judged.scored.session)?);
                 let verdict = judged.verdict.clone();
                 Some(explain::candidate(
                     &self.settings,
@@ -353,7 +353,7 @@ impl Engine {
             .and_then(|state| class_of(&self.settings, state))
             .map_or(0.0, |class| class.undo);
         let uses = graph
-            .get(&order.task.session)
+            .get(order.task.session)
             .is_some_and(|node| !node.uses.is_empty());
         self.flying.push(Flying::new(
             &self.settings,

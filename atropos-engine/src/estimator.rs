@@ -1,12 +1,10 @@
 //! How much each resource costs its users: the share of execution time lost to it, and how much of the latency above the
 //! objective the resources explain together. Without a contended resource the overload is a regular one.
 
-use std::collections::BTreeMap;
-
 use super::detector::{Detector, Flight};
 use super::graph::Graph;
 use super::guard::id_of;
-use super::input::{Activity, BlockKind, ResourceId};
+use super::input::{Activity, BlockKind, InstanceKey, ResourceId};
 use super::ledger::Ledger;
 use super::record::{Assessment, MostUsed};
 use super::settings::{Kind, Settings};
@@ -117,16 +115,14 @@ fn busy_s(ledger: &Ledger, detector: &Detector) -> f64 {
 
 /// Time within the window in which contended instances were held, seconds.
 fn used_s(ledger: &Ledger, graph: &Graph, resource: ResourceId) -> f64 {
-    let mut since_ns = BTreeMap::new();
-    for way in graph.nodes.iter().flat_map(|node| &node.in_way) {
-        if way.resource == resource && way.kind == BlockKind::Granted {
-            let first = since_ns.entry(way.instance).or_insert(way.since_ns);
-            *first = way.since_ns.min(*first);
-        }
-    }
-    since_ns
-        .values()
-        .map(|since_ns| seconds(within_ns(*since_ns, ledger.now_ns, ledger.window_ns)))
+    let ways = graph.nodes.iter().flat_map(|node| &node.in_way);
+    let held = ways.filter(|way| way.resource == resource && way.kind == BlockKind::Granted);
+    let mut held: Vec<(InstanceKey, u64)> = held.map(|way| (way.instance, way.since_ns)).collect();
+    // The first holder of each instance comes first, and stays.
+    held.sort_unstable();
+    held.dedup_by_key(|(instance, _)| *instance);
+    held.iter()
+        .map(|(_, since_ns)| seconds(within_ns(*since_ns, ledger.now_ns, ledger.window_ns)))
         .sum()
 }
 

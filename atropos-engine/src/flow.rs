@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
+use smallvec::SmallVec;
+
 use super::graph::Graph;
 use super::window::seconds;
 
@@ -38,7 +40,7 @@ pub(super) fn flow(graph: &mut Graph, links: &[Option<Link<'_>>], resource_count
         inflow: vec![0.0; resource_count],
     };
     for node in &mut graph.nodes {
-        node.blamed_s = vec![0.0; resource_count];
+        node.blamed_s = SmallVec::from_elem(0.0, resource_count);
     }
     for place in order {
         if let Some(link) = links[place].filter(|link| !link.to.is_empty()) {

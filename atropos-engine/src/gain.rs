@@ -235,7 +235,7 @@ impl Futures<'_> {
             }
             let blockers = self
                 .graph
-                .get(&top)
+                .get(top)
                 .and_then(|node| node.waiting.as_ref())
                 .map(|waiting| &*waiting.blockers);
             let first_visit = self.open.insert(top);
@@ -261,7 +261,7 @@ impl Futures<'_> {
     }
 
     fn own_s(&self, session: SessionKey) -> f64 {
-        let Some(node) = self.graph.get(&session) else {
+        let Some(node) = self.graph.get(session) else {
             return 0.0;
         };
         let queued = node.waiting.as_ref().filter(|_| node.waits_in_line());

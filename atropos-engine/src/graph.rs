@@ -5,6 +5,7 @@ use std::ops::Index;
 use std::rc::Rc;
 
 use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
 
 use super::input::{BlockKind, Evidence, InstanceKey, ResourceId, SessionKey};
 
@@ -48,7 +49,7 @@ pub(super) struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     /// Where it is in the way of others, by (resource, instance, kind).
-    pub(super) in_way: Vec<InWay>,
+    pub(super) in_way: SmallVec<[InWay; 1]>,
     /// Resources of which it uses so much that others lose by it.
     pub(super) uses: Vec<InUse>,
     /// What it waits for.
@@ -56,7 +57,7 @@ pub(super) struct Node {
     /// It waits in a circle: nobody in it is the root.
     pub(super) in_cycle: bool,
     /// Lost time that ending it could give back, seconds by resource.
-    pub(super) blamed_s: Vec<f64>,
+    pub(super) blamed_s: SmallVec<[f64; 4]>,
 }
 
 impl Node {
@@ -98,7 +99,8 @@ pub(super) struct Graph {
 impl Graph {
     /// A graph of these sessions, in whatever order and however often they come, with nothing known of them.
     pub(super) fn of(sessions: impl Iterator<Item = SessionKey>) -> Self {
-        let mut places: HashMap<SessionKey, usize, FxBuildHasher> = HashMap::default();
+        let (least, _) = sessions.size_hint();
+        let mut places = HashMap::with_capacity_and_hasher(least, FxBuildHasher);
         for session in sessions {
             places.insert(session, 0);
         }
@@ -120,8 +122,8 @@ impl Graph {
     }
 
     /// A session, if it is in the graph.
-    pub(super) fn get(&self, session: &SessionKey) -> Option<&Node> {
-        self.place(*session).map(|place| &self.nodes[place])
+    pub(super) fn get(&self, session: SessionKey) -> Option<&Node> {
+        self.place(session).map(|place| &self.nodes[place])
     }
 
     /// All, in the order of their keys.
@@ -164,7 +166,7 @@ impl Index<&SessionKey> for Graph {
     type Output = Node;
 
     fn index(&self, session: &SessionKey) -> &Node {
-        self.get(session)
+        self.get(*session)
             .expect("whoever indexes knows that it is there")
     }
 }

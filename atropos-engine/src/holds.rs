@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::input::{Blocker, Evidence, InstanceKey, ResourceId, SessionKey};
-use super::ledger::{Ledger, OpenWait};
+use super::input::{Evidence, InstanceKey, ResourceId, SessionKey};
+use super::ledger::{Ledger, List, OpenWait};
 use super::table::Table;
 
 /// A hold known from events.
@@ -66,7 +66,7 @@ fn remove_holder(holders: &mut Holders, hold: &Hold, session: SessionKey) {
     }
     // Where many held at once many will again: their room is kept until the next tick.
     if sessions.is_empty() && !sessions.spilled() {
-        holders.remove(&key);
+        holders.discard(&key);
     }
 }
 
@@ -74,7 +74,7 @@ fn remove_holder(holders: &mut Holders, hold: &Hold, session: SessionKey) {
 struct Without {
     session: SessionKey,
     /// The latest list that it was in, and what is left of it.
-    latest: Option<(Arc<[Blocker]>, Arc<[Blocker]>)>,
+    latest: Option<(List, List)>,
 }
 
 impl Without {
@@ -95,7 +95,7 @@ impl Without {
             *listed = left.clone();
         } else if listed.iter().any(|blocker| blocker.session == session) {
             let others = listed.iter().filter(|blocker| blocker.session != session);
-            let left: Arc<[Blocker]> = others.copied().collect();
+            let left: List = others.copied().collect();
             self.latest = Some((std::mem::replace(listed, left.clone()), left));
         }
     }
@@ -218,7 +218,7 @@ impl Ledger {
     pub(super) fn index_listed(&mut self) {
         self.listed.clear();
         self.blockers.clear();
-        let mut latest: Option<&Arc<[Blocker]>> = None;
+        let mut latest: Option<&List> = None;
         for wait in self.waits.iter_any().map(|(_, wait)| wait) {
             let Some(listed) = &wait.listed else {
                 continue;
@@ -238,6 +238,6 @@ impl Ledger {
     pub(super) fn end_session(&mut self, session: SessionKey, at_ns: u64) {
         self.close_wait(session, at_ns);
         self.release_all(session, None);
-        self.sessions.remove(&session);
+        self.sessions.discard(&session);
     }
 }

@@ -71,6 +71,9 @@ pub(super) struct PastWait {
     orphan: bool,
 }
 
+/// Who is in the way of a wait; shared by those of whom it was told alike.
+pub(super) type List = Arc<[Blocker]>;
+
 /// A wait in progress.
 #[derive(Clone, Debug)]
 pub(super) struct OpenWait {
@@ -91,7 +94,7 @@ pub(super) struct OpenWait {
     /// How it is known.
     pub(super) evidence: Evidence,
     /// Who is in its way, as the latest snapshot told; `None` if no snapshot has shown the wait.
-    pub(super) listed: Option<Arc<[Blocker]>>,
+    pub(super) listed: Option<List>,
 }
 
 /// Everything known of the target.

@@ -191,7 +191,7 @@ impl Engine {
                     None => continue,
                 },
             };
-            let culprit = graph.get(key).is_some_and(|node| {
+            let culprit = graph.get(*key).is_some_and(|node| {
                 node.is_blamed()
                     && !node.in_cycle
                     && (node.waiting.is_none() || node.waits_in_line())

@@ -54,14 +54,12 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
 
     /// The value of this key.
     pub(super) fn get(&self, key: &K) -> Option<&V> {
-        let place = *self.places.get(key)?;
-        self.entries[place].as_ref().map(|(_, value)| value)
+        self.at(self.place_of(key)?)
     }
 
     /// The value of this key, to be changed.
     pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let place = *self.places.get(key)?;
-        self.entries[place].as_mut().map(|(_, value)| value)
+        self.at_mut(self.place_of(key)?)
     }
 
     /// Adds one, or puts it in the place of the former.
@@ -76,10 +74,43 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
 
     /// Takes one out.
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        let place = self.vacate(key)?;
+        self.entries[place].take().map(|(_, value)| value)
+    }
+
+    /// Drops one where it is: nothing large is moved.
+    pub(super) fn discard(&mut self, key: &K) {
+        if let Some(place) = self.vacate(key) {
+            self.entries[place] = None;
+        }
+    }
+
+    fn vacate(&mut self, key: &K) -> Option<usize> {
         let place = self.places.remove(key)?;
         self.order.take();
         self.free.push(place);
-        self.entries[place].take().map(|(_, value)| value)
+        Some(place)
+    }
+
+    /// The place of a key: it finds the value without a search until something is removed.
+    pub(super) fn place_of(&self, key: &K) -> Option<usize> {
+        self.places.get(key).copied()
+    }
+
+    /// Whether this key is in that place.
+    pub(super) fn is_at(&self, place: usize, key: &K) -> bool {
+        let entry = self.entries.get(place).and_then(Option::as_ref);
+        entry.is_some_and(|(known, _)| known == key)
+    }
+
+    /// The value in a place.
+    pub(super) fn at(&self, place: usize) -> Option<&V> {
+        self.entries[place].as_ref().map(|(_, value)| value)
+    }
+
+    /// The value in a place, to be changed.
+    pub(super) fn at_mut(&mut self, place: usize) -> Option<&mut V> {
+        self.entries[place].as_mut().map(|(_, value)| value)
     }
 
     /// The place of a key, to be filled if it is empty.
@@ -184,14 +215,20 @@ pub(super) struct Entry<'a, K, V> {
 
 impl<'a, K: Copy + Ord + Hash, V: Default> Entry<'a, K, V> {
     /// The value, the default one if there was none.
-    pub(super) fn or_default(self) -> &'a mut V {
+    pub(super) fn or_default(mut self) -> &'a mut V {
+        let place = self.place();
         let Self { table, key } = self;
-        let place = match table.places.get(&key) {
-            Some(place) => *place,
-            None => table.add(key, V::default()),
-        };
         let (_, value) = table.entries[place].get_or_insert_with(|| (key, V::default()));
         value
+    }
+
+    /// The place, filled with the default value if there was none.
+    pub(super) fn place(&mut self) -> usize {
+        let Self { table, key } = self;
+        match table.place_of(key) {
+            Some(place) => place,
+            None => table.add(*key, V::default()),
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::input::{BlockKind, Blocker, InstanceKey, ResourceId, SessionKey};
-use super::ledger::Ledger;
+use super::input::{BlockKind, InstanceKey, ResourceId, SessionKey};
+use super::ledger::{Ledger, List};
 use super::peers::{self, MEMORY_NS, Peers};
 use super::settings::Kind;
 use super::table::Table;
@@ -136,7 +136,7 @@ impl Ledger {
     pub(super) fn note_tenures(&mut self) {
         let now_ns = self.now_ns;
         let mut tenures = std::mem::take(&mut self.tenures);
-        let mut latest: Option<(Place, &Arc<[Blocker]>)> = None;
+        let mut latest: Option<(Place, &List)> = None;
         for wait in self.foreign_waits() {
             let place = (wait.resource, wait.instance);
             let listed = wait.listed.as_ref();
@@ -147,8 +147,7 @@ impl Ledger {
                 // Whoever stands in the same line names the same holders.
                 continue;
             }
-            let names_itself =
-                |listed: &&Arc<[Blocker]>| listed.iter().any(|one| one.session == wait.waiter);
+            let names_itself = |listed: &&List| listed.iter().any(|one| one.session == wait.waiter);
             latest = listed
                 .filter(|listed| !names_itself(listed))
                 .map(|listed| (place, listed));

@@ -1,14 +1,13 @@
 //! Snapshots into the ledger, and the questions that are asked of it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
 
 use super::input::{
     Activity, BlockKind, Blocker, Evidence, InstanceKey, ResourceId, SessionKey, Snapshot, Wait,
 };
-use super::ledger::{Ledger, OpenWait, Session};
+use super::ledger::{Ledger, List, OpenWait, Session};
 use super::window::within_ns;
 
 /// Somebody in the way of a wait, with everything that the ledger knows about it.
@@ -24,12 +23,12 @@ pub(super) struct Edge {
 
 /// Lists of blockers in a snapshot, by instance: in front of a pool everybody's is the same, and is kept once.
 #[derive(Debug, Default)]
-struct Lists(HashMap<InstanceKey, Arc<[Blocker]>, FxBuildHasher>);
+struct Lists(HashMap<InstanceKey, List, FxBuildHasher>);
 
 impl Lists {
     /// The list of a wait, shared with one of the same instance that was listed before or with its `former` self.
-    fn list(&mut self, wait: &Wait, former: Option<Arc<[Blocker]>>) -> Arc<[Blocker]> {
-        let is_same = |list: &Arc<[Blocker]>| **list == wait.blockers[..];
+    fn list(&mut self, wait: &Wait, former: Option<List>) -> List {
+        let is_same = |list: &List| **list == wait.blockers[..];
         let mut known = self
             .0
             .get(&wait.instance)
@@ -89,14 +88,13 @@ impl Ledger {
         }
         let mut since_ns = wait.since_ns.min(at_ns).max(ended_ns);
         let mut last_begin_ns = 0;
-        let (mut number, mut former) = (None, None);
+        let mut same = None;
         if let Some(open) = self.waits.get(&wait.waiter) {
             let same_instance = open.listed.is_none() || open.instance == wait.instance;
             if open.resource == resource && same_instance {
                 since_ns = since_ns.min(open.since_ns);
                 last_begin_ns = open.last_begin_ns;
-                number = Some(open.number);
-                former = open.listed.clone();
+                same = Some((open.number, open.listed.clone()));
             } else if open.seen_ns > at_ns {
                 return;
             } else {
@@ -105,6 +103,7 @@ impl Ledger {
                 since_ns = since_ns.max(seen_ns);
             }
         }
+        let (number, former) = same.unzip();
         let open = OpenWait {
             number: 0,
             waiter: wait.waiter,
@@ -114,7 +113,7 @@ impl Ledger {
             seen_ns: at_ns,
             last_begin_ns,
             evidence: snapshot.evidence,
-            listed: Some(lists.list(wait, former)),
+            listed: Some(lists.list(wait, former.flatten())),
         };
         match number {
             Some(number) => {
