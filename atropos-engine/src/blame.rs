@@ -23,7 +23,7 @@ use super::absent::Absent;
 use super::flow::{Blocking, Link, flow};
 use super::graph::{Graph, InUse, InWay, Node, Waiting};
 use super::input::{BlockKind, Blocker, Evidence, ResourceId, SessionKey};
-use super::ledger::{Ledger, OpenWait};
+use super::ledger::{Ledger, List, OpenWait};
 use super::usage::Charge;
 use super::view::Edge;
 use super::window::within_ns;
@@ -138,7 +138,7 @@ struct Lines<'a> {
 }
 
 /// What waits must have in common to name the same: the very list, and how it is known.
-type Shared = (*const Blocker, Evidence);
+type Shared = (*const Vec<Blocker>, Evidence);
 
 impl<'a> Lines<'a> {
     fn of(ledger: &'a Ledger, absent: &Absent) -> Self {
@@ -197,7 +197,7 @@ impl<'a> Lines<'a> {
 fn shared(wait: &OpenWait) -> Option<Shared> {
     let listed = wait.listed.as_ref()?;
     let names_itself = listed.iter().any(|blocker| blocker.session == wait.waiter);
-    (!names_itself).then(|| (listed.as_ptr(), wait.evidence))
+    (!names_itself).then_some((List::as_ptr(listed), wait.evidence))
 }
 
 fn seen_ns(wait: &OpenWait) -> u64 {

@@ -29,6 +29,28 @@ fn two_holders_share_the_loss_of_a_waiter_in_equal_parts() {
 }
 
 #[test]
+fn those_who_name_the_same_are_charged_for_as_if_each_had_a_list_of_its_own() {
+    let holders = [granted(1, 0), granted(2, 0)];
+    // The second of them names itself as well: it wants more of what it holds.
+    let waits = vec![
+        wait(3, 7, 800, &holders),
+        wait(1, 7, 700, &holders),
+        wait(4, 7, 900, &holders),
+    ];
+    let graph = assign(&ledger(1000, waits, vec![]));
+    let node = |key| &graph[&SessionKey(key)];
+    assert_close(blamed_s(&graph, 1), 0.15);
+    // What 1 got it passes on, since it waits for 2 alone.
+    assert_close(blamed_s(&graph, 2), 0.15 + 0.3 + 0.15);
+    assert_eq!(
+        (node(1).in_way[0].waiters, node(2).in_way[0].waiters),
+        (2, 3)
+    );
+    let waiting = node(1).waiting.as_ref().expect("it waits");
+    assert_eq!(*waiting.blockers, [SessionKey(2)]);
+}
+
+#[test]
 fn a_wait_counts_at_most_one_window() {
     let ledger = ledger(60_000, vec![wait(3, 7, 0, &[granted(1, 0)])], vec![]);
     assert_close(blamed_s(&assign(&ledger), 1), 0.5);

@@ -3,8 +3,6 @@
 //! A hold is written down twice: at its session, where most have few, and at its instance, where it is looked for when
 //! somebody waits.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::input::{Evidence, InstanceKey, ResourceId, SessionKey};
@@ -90,12 +88,16 @@ impl Without {
         let Some(listed) = &mut wait.listed else {
             return;
         };
+        if let Some(alone) = List::get_mut(listed) {
+            alone.retain(|blocker| blocker.session != session);
+            return;
+        }
         let known = self.latest.as_ref();
-        if let Some((_, left)) = known.filter(|(before, _)| Arc::ptr_eq(before, listed)) {
+        if let Some((_, left)) = known.filter(|(before, _)| List::ptr_eq(before, listed)) {
             *listed = left.clone();
         } else if listed.iter().any(|blocker| blocker.session == session) {
             let others = listed.iter().filter(|blocker| blocker.session != session);
-            let left: List = others.copied().collect();
+            let left = List::new(others.copied().collect());
             self.latest = Some((std::mem::replace(listed, left.clone()), left));
         }
     }
@@ -225,7 +227,7 @@ impl Ledger {
             };
             self.listed
                 .push(((wait.resource, wait.instance), wait.waiter));
-            if !latest.is_some_and(|latest| Arc::ptr_eq(latest, listed)) {
+            if !latest.is_some_and(|latest| List::ptr_eq(latest, listed)) {
                 self.blockers
                     .extend(listed.iter().map(|blocker| blocker.session));
             }

@@ -72,7 +72,7 @@ pub(super) struct PastWait {
 }
 
 /// Who is in the way of a wait; shared by those of whom it was told alike.
-pub(super) type List = Arc<[Blocker]>;
+pub(super) type List = Arc<Vec<Blocker>>;
 
 /// A wait in progress.
 #[derive(Clone, Debug)]

@@ -154,6 +154,18 @@ fn a_release_takes_the_holder_out_of_the_way_of_waits_that_a_snapshot_listed() {
 }
 
 #[test]
+fn a_release_takes_the_holder_out_of_the_way_of_all_who_name_the_same() {
+    let holders = [granted(8, 0), granted(9, 0)];
+    let waits = (1..=3).map(|waiter| wait(waiter, 7, 900, &holders));
+    let mut ledger = ledger(1000, waits.collect(), vec![]);
+    let count = |ledger: &Ledger, waiter| ledger.edges(&ledger.waits[&SessionKey(waiter)]).count();
+    at(&mut ledger, 1010, 8, release(LOCK));
+    assert_eq!([1, 2, 3].map(|waiter| count(&ledger, waiter)), [1, 1, 1]);
+    at(&mut ledger, 1020, 9, EventKind::SessionEnd);
+    assert_eq!([1, 2, 3].map(|waiter| count(&ledger, waiter)), [0, 0, 0]);
+}
+
+#[test]
 fn the_end_of_a_session_ends_its_wait_its_holds_and_its_being_in_the_way() {
     let waits = vec![
         wait(1, 7, 900, &[granted(2, 0)]),

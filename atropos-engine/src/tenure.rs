@@ -4,8 +4,6 @@
 //! one that comes back to the same instance in the same request goes on where it was, since a task that takes a lock again and
 //! again is in the way for the sum of it.
 
-use std::sync::Arc;
-
 use super::input::{BlockKind, InstanceKey, ResourceId, SessionKey};
 use super::ledger::{Ledger, List};
 use super::peers::{self, MEMORY_NS, Peers};
@@ -142,7 +140,7 @@ impl Ledger {
             let listed = wait.listed.as_ref();
             if let (Some((at, before)), Some(listed)) = (latest, listed)
                 && at == place
-                && Arc::ptr_eq(before, listed)
+                && List::ptr_eq(before, listed)
             {
                 // Whoever stands in the same line names the same holders.
                 continue;

@@ -28,7 +28,7 @@ struct Lists(HashMap<InstanceKey, List, FxBuildHasher>);
 impl Lists {
     /// The list of a wait, shared with one of the same instance that was listed before or with its `former` self.
     fn list(&mut self, wait: &Wait, former: Option<List>) -> List {
-        let is_same = |list: &List| **list == wait.blockers[..];
+        let is_same = |list: &List| **list == wait.blockers;
         let mut known = self
             .0
             .get(&wait.instance)
@@ -37,7 +37,7 @@ impl Lists {
             .chain(former);
         let list = known
             .find(is_same)
-            .unwrap_or_else(|| wait.blockers.as_slice().into());
+            .unwrap_or_else(|| List::new(wait.blockers.clone()));
         self.0.insert(wait.instance, list.clone());
         list
     }
@@ -131,7 +131,7 @@ impl Ledger {
 
     /// Who is in the way of a wait: as the latest snapshot told, else the holders that events told.
     pub(super) fn edges(&self, wait: &OpenWait) -> impl Iterator<Item = Edge> {
-        let listed = wait.listed.as_deref().unwrap_or_default();
+        let listed = wait.listed.as_deref().map_or(&[][..], Vec::as_slice);
         let told = wait.listed.is_none().then(|| self.holder_edges(wait));
         self.listed_edges(wait, listed)
             .chain(told.into_iter().flatten())
