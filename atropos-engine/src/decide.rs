@@ -11,9 +11,9 @@ use super::explain;
 use super::gain::{self, Role, Scored};
 use super::graph::Graph;
 use super::group;
-use super::guard::class_of;
-use super::input::{Activity, SessionKey};
-use super::pacing::Flying;
+
+use super::input::SessionKey;
+
 use super::policy::{self, MultiObjective, Policy};
 use super::record::{Assessment, Candidate, Decision, Effect, Order, PassedOver, Trigger};
 
@@ -95,6 +95,7 @@ impl Engine {
         let levels = estimate.levels(self.settings.tuning.contention_floor);
         let found = group::find(&self.settings, &self.ledger, &levels, &scored);
         let mut judged = self.judge(&levels, graph, scored, true);
+        self.note_let_through(&judged);
         let best = judged
             .iter()
             .find(|judged| judged.verdict.is_none())
@@ -175,6 +176,10 @@ impl Engine {
                 let verdict = self
                     .guard
                     .check(&self.settings, &self.ledger, node, &scored)
+                    .or_else(|| {
+                        self.runs_again(&scored)
+                            .then_some(PassedOver::CancelledBefore)
+                    })
                     .or_else(|| minor.then_some(PassedOver::MinorCause));
                 Some(Judged {
                     score: policy::score(levels, &scored),
@@ -289,23 +294,6 @@ impl Engine {
             .collect()
     }
 
-    fn order(&mut self, chosen: &Scored) -> Option<Order> {
-        let state = self.ledger.sessions.get(&chosen.session)?.state.clone()?;
-        let (index, rung) = self.guard.first_rung(&self.settings, &state)?;
-        self.order_count += 1;
-        self.guard
-            .ordered(self.order_count, &state, self.ledger.now_ns);
-        Some(Order {
-            order: self.order_count,
-            decision: self.decision_count,
-            at_ns: self.ledger.now_ns,
-            task: explain::task(&self.settings, &self.ledger, chosen.session),
-            rung: index,
-            rung_name: rung.name.clone(),
-            expected_gain_s: chosen.gain_s(),
-        })
-    }
-
     fn record(
         &self,
         reading: &Reading,
@@ -340,63 +328,6 @@ impl Engine {
             orders: orders.to_vec(),
             group: None,
         }
-    }
-
-    fn follow(&mut self, order: Order, graph: &Graph, out: &mut Vec<Effect>) {
-        let state = self
-            .ledger
-            .sessions
-            .get(&order.task.session)
-            .and_then(|known| known.state.as_ref());
-        let busy = state.filter(|state| state.activity == Activity::Busy);
-        let undo = busy
-            .and_then(|state| class_of(&self.settings, state))
-            .map_or(0.0, |class| class.undo);
-        let uses = graph
-            .get(order.task.session)
-            .is_some_and(|node| !node.uses.is_empty());
-        self.flying.push(Flying::new(
-            &self.settings,
-            &self.ledger,
-            order.clone(),
-            (undo, uses),
-        ));
-        out.push(Effect::Cancel(order));
-    }
-
-    /// Sends the same task's next rung. It is part of the decision that began it.
-    pub(super) fn escalate(&mut self, flying: &mut Flying, rung: u8, out: &mut Vec<Effect>) {
-        let before = &flying.order;
-        let state = self
-            .ledger
-            .sessions
-            .get(&before.task.session)
-            .and_then(|known| known.state.clone());
-        let task = if state.is_some() {
-            explain::task(&self.settings, &self.ledger, before.task.session)
-        } else {
-            before.task.clone()
-        };
-        self.order_count += 1;
-        let order = Order {
-            order: self.order_count,
-            decision: before.decision,
-            at_ns: self.ledger.now_ns,
-            task,
-            rung,
-            rung_name: self
-                .settings
-                .ladder
-                .get(usize::from(rung))
-                .map(|rung| rung.name.clone())
-                .unwrap_or_default(),
-            expected_gain_s: before.expected_gain_s,
-        };
-        if let Some(state) = &state {
-            self.guard.ordered(order.order, state, self.ledger.now_ns);
-        }
-        flying.escalate(&self.settings, &self.ledger, order.clone());
-        out.push(Effect::Cancel(order));
     }
 }
 

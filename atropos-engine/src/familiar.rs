@@ -30,6 +30,13 @@ impl Familiar {
         seen.push_back((at_ns, state.session.0));
     }
 
+    /// A request was ended as a culprit: that it came is no sign that its like are ordinary.
+    pub(super) fn ended(&mut self, state: &SessionState) {
+        if let Some(seen) = self.seen.get_mut(&state.fingerprint) {
+            seen.retain(|(_, session)| *session != state.session.0);
+        }
+    }
+
     /// Whether enough others of the same statement were seen lately.
     pub(super) fn is_ordinary(&self, state: &SessionState, now_ns: u64) -> bool {
         let Some(seen) = self.seen.get(&state.fingerprint) else {
@@ -55,6 +62,23 @@ impl Familiar {
 mod tests {
     use super::*;
     use crate::testkit::{MS, busy};
+
+    #[test]
+    fn what_was_ended_does_not_make_its_like_ordinary() {
+        let mut familiar = Familiar::default();
+        let of = |key| {
+            let mut state = busy(key, 1000);
+            state.fingerprint = 5;
+            state
+        };
+        for key in 1..=4 {
+            familiar.begun(&of(key), key * MS);
+        }
+        familiar.ended(&of(4));
+        assert!(familiar.is_ordinary(&of(9), 10 * MS));
+        familiar.ended(&of(2));
+        assert!(!familiar.is_ordinary(&of(9), 10 * MS));
+    }
 
     #[test]
     fn a_statement_that_three_others_ran_lately_is_ordinary() {

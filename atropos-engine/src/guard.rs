@@ -1,13 +1,14 @@
 //! What may not be cancelled, whatever it would free. Each check is one reason of [`PassedOver`], in a fixed order.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
+use super::again::Again;
 use super::gain::{Role, Scored};
 use super::graph::Node;
 use super::input::{Activity, BlockKind, Evidence, ResourceId, SessionKey, SessionState};
 use super::ledger::Ledger;
 use super::record::{Order, PassedOver, Task};
-use super::settings::{Class, Kind, Repeat, Rung, Settings, Tuning};
+use super::settings::{Class, Kind, Rung, Settings};
 
 /// A second of work is cheap to repeat: a queued request of a protected class that has done no more is still only queued.
 const QUEUED_WORK_NS: u64 = 1_000_000_000;
@@ -22,36 +23,11 @@ const HOUR_NS: u64 = 60 * MINUTE_NS;
 /// it is busy; a second is a culprit in anybody's eyes. Less, and equal small writers are ended for a slow disk's sake.
 const ORDINARY_PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Work that was ended, so that it is not ended again.
-#[derive(Clone, Debug, PartialEq)]
-struct Work {
-    session: SessionKey,
-    request: u64,
-    principal: String,
-    /// 0: only this very request is meant.
-    fingerprint: u64,
-}
-
-impl Work {
-    /// Whether a session runs the very request that was ended.
-    fn is_same(&self, state: &SessionState) -> bool {
-        (self.session, self.request) == (state.session, state.request)
-    }
-
-    /// Whether a session does the work that was ended at `at_ns` once more: the same statement of the same user begun
-    /// since. One that ran beside it, begun before, is a culprit of its own.
-    fn is_again(&self, state: &SessionState, at_ns: u64) -> bool {
-        let same_statement = self.fingerprint != 0
-            && (self.fingerprint, &self.principal) == (state.fingerprint, &state.principal);
-        same_statement && state.since_ns >= at_ns
-    }
-}
-
 /// Remembers orders and losses. Its size is bounded by the budgets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Guard {
     orders_ns: VecDeque<u64>,
-    done: Vec<(u64, u64, Work)>,
+    pub(super) again: Again,
     slipped: Vec<Slip>,
     quarantine_until_ns: u64,
 }
@@ -79,24 +55,13 @@ impl Guard {
     /// An order was made.
     pub(super) fn ordered(&mut self, order: u64, state: &SessionState, now_ns: u64) {
         self.orders_ns.push_back(now_ns);
-        let work = Work {
-            session: state.session,
-            request: state.request,
-            principal: state.principal.clone(),
-            fingerprint: state.fingerprint,
-        };
-        // The next rung for the same request is the same time.
-        let known = self.done.iter_mut().find(|(.., known)| *known == work);
-        match known {
-            Some((_, number, _)) => *number = order,
-            None => self.done.push((now_ns, order, work)),
-        }
+        self.again.ordered(order, state, now_ns);
     }
 
     /// The order reached nobody: the work may be ended after all. A session that is still in the way, with one short
     /// request after the other, is met by the next rung.
     pub(super) fn missed(&mut self, order: &Order, now_ns: u64) {
-        self.done.retain(|(_, number, _)| *number != order.order);
+        self.again.missed(order.order);
         let Task { session, id, .. } = order.task;
         self.slipped.retain(|slip| slip.session != session);
         self.slipped.push(Slip {
@@ -122,11 +87,7 @@ impl Guard {
 
     /// The order was refused: this very request is left alone, the same work elsewhere is not.
     pub(super) fn refused(&mut self, order: &Order) {
-        for (_, number, work) in &mut self.done {
-            if *number == order.order {
-                work.fingerprint = 0;
-            }
-        }
+        self.again.refused(order.order);
     }
 
     /// Forgets what no limit looks at any more.
@@ -139,9 +100,7 @@ impl Guard {
         {
             self.orders_ns.pop_front();
         }
-        let repeat_ns = settings.tuning.repeat_after_ns;
-        self.done
-            .retain(|(at_ns, ..)| now_ns.saturating_sub(*at_ns) < repeat_ns);
+        self.again.forget(&settings.tuning, now_ns);
         let slip_ns = SLIP_WINDOWS * settings.tuning.window_ns;
         self.slipped
             .retain(|slip| now_ns.saturating_sub(slip.at_ns) < slip_ns);
@@ -187,7 +146,8 @@ impl Guard {
                     .then_some(PassedOver::NoRung)
             })
             .or_else(|| {
-                self.is_done(&settings.tuning, state, ledger.now_ns)
+                self.again
+                    .is_spared(&settings.tuning, state, ledger.now_ns)
                     .then_some(PassedOver::CancelledBefore)
             })
             .or_else(|| {
@@ -222,35 +182,6 @@ impl Guard {
             || partial
             || candidate.seen_ns.saturating_add(stale_ns) < ledger.now_ns;
         weak.then_some(PassedOver::WeakEvidence)
-    }
-
-    /// Whether what a session does was ended before, by the rule for work that comes back.
-    fn is_done(&self, tuning: &Tuning, state: &SessionState, now_ns: u64) -> bool {
-        if self.done.iter().any(|(.., work)| work.is_same(state)) {
-            return true;
-        }
-        let again = || {
-            self.done
-                .iter()
-                .filter(|(at_ns, _, work)| work.is_again(state, *at_ns))
-        };
-        match tuning.repeat {
-            Repeat::Again => false,
-            Repeat::Endure | Repeat::Alert => again().next().is_some(),
-            Repeat::BackOff => {
-                // Those ended in one decision are one time.
-                let times_ns: BTreeSet<u64> = again().map(|(at_ns, ..)| *at_ns).collect();
-                let Some(last_ns) = times_ns.last() else {
-                    return false;
-                };
-                let doubled = times_ns.len().saturating_sub(1).min(32) as u32;
-                let pause_ns = tuning
-                    .repeat_pause_ns
-                    .saturating_mul(1 << doubled)
-                    .min(tuning.repeat_after_ns);
-                now_ns < last_ns.saturating_add(pause_ns)
-            }
-        }
     }
 
     /// How many more orders the budget allows for at present.

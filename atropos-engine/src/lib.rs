@@ -17,6 +17,7 @@ pub mod record;
 pub mod settings;
 
 mod absent;
+mod again;
 mod blame;
 mod choose;
 mod decide;
@@ -32,11 +33,13 @@ mod guard;
 mod holds;
 mod ledger;
 mod live;
+mod orders;
 mod overload;
 mod pacing;
 mod peers;
 mod policy;
 mod progress;
+mod requeue;
 mod stillness;
 mod table;
 mod tenure;
@@ -55,6 +58,7 @@ use guard::Guard;
 use ledger::Ledger;
 use overload::Overload;
 use pacing::{Flying, Step};
+use requeue::Requeue;
 
 /// The engine.
 #[derive(Clone, Debug)]
@@ -64,6 +68,7 @@ pub struct Engine {
     detector: Detector,
     guard: Guard,
     overload: Overload,
+    requeue: Requeue,
     /// Orders in flight, of one decision.
     flying: Vec<Flying>,
     advised: Vec<record::Task>,
@@ -98,6 +103,7 @@ impl Engine {
             detector: Detector::new(settings.slo, &settings.tuning),
             guard: Guard::default(),
             overload: Overload::default(),
+            requeue: Requeue::default(),
             flying: Vec::new(),
             advised: Vec::new(),
             told: decide::Told::default(),
@@ -165,9 +171,12 @@ impl Engine {
             &flights,
         );
         self.flights = flights;
-        if self.watch_overload(&reading, &estimate, out) && self.flying.is_empty() {
+        let is_due = self.watch_overload(&reading, &estimate, out);
+        self.advise(&estimate, out);
+        if is_due && self.flying.is_empty() {
             self.decide(&reading, &estimate, &graph, out);
         }
+        self.guard.again.follow(&self.ledger);
     }
 
     /// Requests whose latency the objective is about: not the agent's own, not those of protected classes (background
@@ -247,6 +256,10 @@ impl Engine {
                 Step::Tell(result) => out.push(self.outcome(&flying, result)),
                 Step::Finish(result) => {
                     out.push(self.outcome(&flying, result));
+                    if result == OutcomeKind::Released && flying.is_accepted() {
+                        let now_ns = self.ledger.now_ns;
+                        self.requeue.ended(&self.settings, &flying, now_ns);
+                    }
                     continue;
                 }
                 // Events lost since the order may be the ones that told of the release.

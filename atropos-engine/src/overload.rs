@@ -27,6 +27,11 @@ impl Overload {
     pub(super) fn is_calm(&self) -> bool {
         !self.suspect && self.state.is_none()
     }
+
+    /// There is an overload, of whatever kind.
+    pub(super) fn is_on(&self) -> bool {
+        self.state.is_some()
+    }
 }
 
 impl Engine {

@@ -5,7 +5,7 @@
 //! and the realised gain is known. A rung's deadline starts at the target's acceptance.
 
 use super::guard::rung;
-use super::input::{Activity, OrderReport, OrderResult, SessionKey};
+use super::input::{Activity, OrderReport, OrderResult, ResourceId, SessionKey};
 use super::ledger::Ledger;
 use super::record::{Order, OrderOutcome, OutcomeKind};
 use super::settings::Settings;
@@ -15,6 +15,10 @@ use super::window::seconds;
 #[derive(Clone, Debug)]
 pub(super) struct Flying {
     pub(super) order: Order,
+    /// Class of the task.
+    pub(super) class: Option<u16>,
+    /// What it kept from others.
+    pub(super) resources: Vec<ResourceId>,
     /// Waits that it blocked at the order and that are not over: who, and the number of the wait.
     blocked: Vec<(SessionKey, u64)>,
     /// How many it blocked at the order.
@@ -36,6 +40,18 @@ pub(super) struct Flying {
     deadline_ns: u64,
 }
 
+/// What is known of the task that an order names.
+#[derive(Clone, Debug)]
+pub(super) struct Of {
+    pub(super) class: Option<u16>,
+    /// Seconds of undo for each second of work.
+    pub(super) undo_per_s: f64,
+    /// It was chosen for what it uses as well.
+    pub(super) uses: bool,
+    /// What it keeps from others.
+    pub(super) resources: Vec<ResourceId>,
+}
+
 /// What to do about the order in flight.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -51,12 +67,13 @@ pub(super) enum Step {
 
 impl Flying {
     /// Follows an order that is about to be sent.
-    pub(super) fn new(
-        settings: &Settings,
-        ledger: &Ledger,
-        order: Order,
-        (undo_per_s, uses): (f64, bool),
-    ) -> Self {
+    pub(super) fn new(settings: &Settings, ledger: &Ledger, order: Order, of: Of) -> Self {
+        let Of {
+            class,
+            undo_per_s,
+            uses,
+            resources,
+        } = of;
         let target = order.task.session;
         let blocked: Vec<(SessionKey, u64)> = ledger
             .foreign_waits()
@@ -73,6 +90,8 @@ impl Flying {
             .saturating_add(deadline_of(settings, order.rung));
         Self {
             order,
+            class,
+            resources,
             blocked_count: blocked.len(),
             blocked,
             lost_by_use_s: uses.then(|| lost_s(settings, ledger)),
@@ -96,6 +115,11 @@ impl Flying {
             .saturating_add(deadline_of(settings, order.rung));
         self.order = order;
         self.accepted_ns = None;
+    }
+
+    /// The target has taken the command.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.accepted_ns.is_some()
     }
 
     /// Takes a report in; the outcome if it is final.
@@ -277,7 +301,7 @@ impl Flying {
 /// Time lost in the window, over all resources, seconds.
 fn lost_s(settings: &Settings, ledger: &Ledger) -> f64 {
     let lost_ns = (0..settings.resources.len())
-        .map(|r| ledger.lost_ns(super::input::ResourceId(r as u16)))
+        .map(|r| ledger.lost_ns(ResourceId(r as u16)))
         .fold(0, u64::saturating_add);
     seconds(lost_ns)
 }

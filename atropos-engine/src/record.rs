@@ -19,6 +19,8 @@ pub enum Effect {
     Cancel(Order),
     /// What finally became of an order.
     Outcome(OrderOutcome),
+    /// What to do about work that was ended.
+    Advice(Advice),
 }
 
 /// How closely the target is watched (DESIGN section 4).
@@ -340,4 +342,32 @@ pub enum OutcomeKind {
     RollingBack,
     /// Not sent, by mode.
     NotSent,
+}
+
+/// What to do about a request that was ended. Whoever sent it, or stands in front of the server, may follow it; the agent
+/// itself runs nothing again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// The order that ended it.
+    pub order: u64,
+    /// When this is said.
+    pub at_ns: u64,
+    /// What to do.
+    pub kind: AdviceKind,
+    /// The task as it was when it was ended.
+    pub task: Task,
+    /// Time since it let go.
+    pub waited_ns: u64,
+    /// In one sentence.
+    pub summary: String,
+}
+
+/// What to do about a request that was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdviceKind {
+    /// Run it again: what it kept from others has stayed available, or it is background work that has waited as long as it may.
+    Retry,
+    /// Tell the client that there will be no answer: it comes too late by now.
+    Drop,
 }

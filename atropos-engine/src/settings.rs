@@ -21,6 +21,9 @@ pub struct Settings {
     pub mode: Mode,
     /// Constants; the defaults hold for every preset.
     pub tuning: Tuning,
+    /// Work that was ended and may be run again. Last: a recording that ends before it has the defaults.
+    #[serde(default)]
+    pub rerun: Rerun,
 }
 
 /// What the agent may do with a decision.
@@ -166,6 +169,50 @@ pub struct Tuning {
     /// Members of a group that is to blame only together are ended one by one, within the budget. Off: the group is named
     /// and nothing is cancelled, since each member by itself does what is usual.
     pub end_groups: bool,
+}
+
+/// When work that was ended is to be run again, or dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rerun {
+    /// What the work kept from others must have been available for so long. 2 s: as long as it takes until the target counts as
+    /// calm.
+    pub quiet_ns: u64,
+    /// A request that could not be run again for so long is dropped: nobody waits for the answer any more. 10 s: the objective is that of ordinary
+    /// requests, and whatever was long enough to be a culprit has left it behind; most clients give up within some ten seconds.
+    pub wait_ns: u64,
+    /// What was ended is run again on this advice and not otherwise, so each is let through to its end the second time. Off: clients try again by
+    /// themselves, whatever the engine says, and [`Tuning::repeat`] rules.
+    pub once: bool,
+    /// Classes for whose answer nobody waits.
+    pub background: Vec<Background>,
+}
+
+/// A class of background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Background {
+    /// Index of the class.
+    pub class: u16,
+    /// After so long it is run again, whatever is overloaded.
+    pub wait_ns: u64,
+}
+
+impl Rerun {
+    /// How long work of a class may wait, if it is background work.
+    pub(crate) fn of_class(&self, class: Option<u16>) -> Option<u64> {
+        let of_class = self.background.iter().find(|one| Some(one.class) == class);
+        of_class.map(|one| one.wait_ns)
+    }
+}
+
+impl Default for Rerun {
+    fn default() -> Self {
+        Self {
+            quiet_ns: 2_000_000_000,
+            wait_ns: 10_000_000_000,
+            once: false,
+            background: Vec::new(),
+        }
+    }
 }
 
 /// What happens to work (the same statement of the same user, begun since) that comes back after it was cancelled. The very

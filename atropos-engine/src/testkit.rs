@@ -5,7 +5,7 @@ use super::input::{
     Snapshot, Tick, Wait,
 };
 use super::ledger::Ledger;
-use super::settings::{Class, Kind, Mode, Resource, Rung, Settings, Slo, SloLimit, Tuning};
+use super::settings::{Class, Kind, Mode, Rerun, Resource, Rung, Settings, Slo, SloLimit, Tuning};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const RESOURCE: ResourceId = ResourceId(0);
@@ -37,6 +37,7 @@ pub(super) fn settings() -> Settings {
         protected_principals: Vec::new(),
         mode: Mode::Enforce,
         tuning: Tuning::default(),
+        rerun: Rerun::default(),
     }
 }
 

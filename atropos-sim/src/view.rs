@@ -10,7 +10,7 @@ use atropos_engine::input::{
     OrderResult, RequestStats, ResourceId, SessionKey, SessionState, SessionUsage, Snapshot, Tick,
     Usage, Wait,
 };
-use atropos_engine::record::{Effect, Level, Order};
+use atropos_engine::record::{Advice, AdviceKind, Effect, Level, Order};
 use atropos_engine::settings::Repeat;
 use atropos_engine::{Engine, Settings};
 
@@ -24,6 +24,7 @@ pub(crate) struct Watched {
     plan: Arc<Plan>,
     engine: Engine,
     suspect: bool,
+    keeps_cancelled: bool,
     /// Waits in the look before, by resource: one that has gone to none must still be told.
     waits_before: Vec<usize>,
     before_ns: u64,
@@ -49,8 +50,19 @@ impl Watched {
         Self::with(plan, settings)
     }
 
+    /// The same with something in front of the server that keeps what was cancelled and follows the engine's advice on it.
+    pub(crate) fn rerun(plan: &Arc<Plan>) -> Self {
+        let mut settings = plan.engine.clone();
+        settings.rerun.once = true;
+        Self {
+            keeps_cancelled: true,
+            ..Self::with(plan, settings)
+        }
+    }
+
     fn with(plan: &Arc<Plan>, settings: Settings) -> Self {
         Self {
+            keeps_cancelled: false,
             engine: Engine::new(settings),
             suspect: false,
             waits_before: vec![0; plan.engine.resources.len()],
@@ -69,6 +81,7 @@ impl Watched {
             match effect {
                 Effect::Level(level) => self.suspect = *level == Level::Suspect,
                 Effect::Cancel(order) => out.push(self.command(order)),
+                Effect::Advice(advice) => out.push(follow(advice)),
                 _ => {}
             }
         }
@@ -237,6 +250,14 @@ fn sessions_of(part: Machine, seen: &Seen) -> Vec<SessionUsage> {
         .collect()
 }
 
+/// A request's number is that of the task.
+fn follow(advice: &Advice) -> Action {
+    match advice.kind {
+        AdviceKind::Retry => Action::RunAgain(advice.task.request),
+        AdviceKind::Drop => Action::GiveUpOn(advice.task.request),
+    }
+}
+
 fn to_wait(wait: &SeenWait) -> Wait {
     let blockers = wait.blockers.iter().map(|blocker| Blocker {
         session: SessionKey(blocker.session),
@@ -258,6 +279,10 @@ fn to_wait(wait: &SeenWait) -> Wait {
 }
 
 impl Controller for Watched {
+    fn keeps_cancelled(&self) -> bool {
+        self.keeps_cancelled
+    }
+
     fn tick(&mut self, seen: &Seen, out: &mut Vec<Action>) {
         self.tasks = seen
             .tasks
@@ -320,6 +345,11 @@ fn line(effect: &Effect) -> Option<String> {
             "{:8.3} s outcome: {}",
             at(outcome.at_ns),
             outcome.summary
+        )),
+        Effect::Advice(advice) => Some(format!(
+            "{:8.3} s advice: {}",
+            at(advice.at_ns),
+            advice.summary
         )),
     }
 }

@@ -6,7 +6,7 @@ use atropos_engine::input::{
     Activity, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey, RequestStats,
     ResourceId, SessionKey, SessionState, Snapshot, Tick, Wait,
 };
-use atropos_engine::settings::{Class, Kind, Mode, Resource, Rung, Slo, SloLimit, Tuning};
+use atropos_engine::settings::{Class, Kind, Mode, Rerun, Resource, Rung, Slo, SloLimit, Tuning};
 use atropos_engine::{Engine, Settings};
 
 /// Time between two ticks, nanoseconds.
@@ -279,5 +279,6 @@ pub fn settings() -> Settings {
         protected_principals: Vec::new(),
         mode: Mode::Enforce,
         tuning: Tuning::default(),
+        rerun: Rerun::default(),
     }
 }

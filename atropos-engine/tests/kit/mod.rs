@@ -15,7 +15,7 @@ mod locks;
 mod world;
 
 use atropos_engine::settings::{
-    Class, Kind, Mode, Resource, Rung, Settings, Slo, SloLimit, Tuning,
+    Class, Kind, Mode, Rerun, Resource, Rung, Settings, Slo, SloLimit, Tuning,
 };
 
 pub use cases::{OTHER, T, alter, breach_to_decision_ns, c1, m01, sleeper};
@@ -90,6 +90,7 @@ pub fn settings() -> Settings {
         protected_principals: vec!["root".to_owned()],
         mode: Mode::Enforce,
         tuning: Tuning::default(),
+        rerun: Rerun::default(),
     }
 }
 

@@ -20,6 +20,10 @@ impl Controller for Both {
         self.inside.tick_ns()
     }
 
+    fn keeps_cancelled(&self) -> bool {
+        self.inside.keeps_cancelled()
+    }
+
     fn admit(&mut self, job: &Job) -> Verdict {
         self.door.admit(job)
     }

@@ -24,7 +24,7 @@ mod shedding;
 mod usage;
 
 #[cfg(test)]
-mod testkit;
+pub(crate) mod testkit;
 
 pub(crate) use seen::Seen;
 
@@ -96,6 +96,10 @@ pub(crate) enum Action {
     AbortWaiter(TaskRef),
     /// Let in a request that was held.
     LetIn(TaskRef),
+    /// Send a cancelled request that was kept, by its number, into the server again.
+    RunAgain(u64),
+    /// Give a cancelled request that was kept up: its client gets no answer.
+    GiveUpOn(u64),
     /// Divide the cores between clients: the group of each client, and the cores of each group.
     Shares {
         group_of: Vec<usize>,
@@ -122,6 +126,11 @@ pub(crate) trait Controller {
     /// Whether it looks at who waits for whom: with thousands of waiters that is most of a run.
     fn sees_waits(&self) -> bool {
         true
+    }
+
+    /// Whether requests that it cancels are kept until it says what to do with them; else their clients are told at once.
+    fn keeps_cancelled(&self) -> bool {
+        false
     }
 
     /// A request is at the door.

@@ -54,6 +54,11 @@ pub(crate) const ALL: &[Entry] = &[
         |plan| Box::new(Watched::again(plan)),
     ),
     entry(
+        "atropos-rerun",
+        "the engine, and a front that keeps what was cancelled and runs it again, once, on the engine's advice",
+        |plan| Box::new(Watched::rerun(plan)),
+    ),
+    entry(
         "paper",
         "the paper's policy: the largest sum of contention times future usage",
         |plan| Box::new(Paper::new(plan, Rule::Future)),

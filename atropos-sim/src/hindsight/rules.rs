@@ -83,7 +83,10 @@ impl Rules {
                     },
                 )),
                 Action::AbortWaiter(task) => Some((task, "end wait")),
-                Action::LetIn(_) | Action::Shares { .. } => None,
+                Action::LetIn(_)
+                | Action::RunAgain(_)
+                | Action::GiveUpOn(_)
+                | Action::Shares { .. } => None,
             };
             lines.extend(told.and_then(|(task, how)| self.end(task, how, &seen)));
         }

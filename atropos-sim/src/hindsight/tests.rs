@@ -4,7 +4,7 @@ use atropos_engine::input::{
     Activity, BlockKind, Blocker, Event, EventKind, Evidence, InstanceKey, InstanceName,
     OrderReport, RequestStats, ResourceId, SessionKey, SessionState, Snapshot, Tick, Wait,
 };
-use atropos_engine::settings::{Class, Kind, Mode, Resource, Rung, Tuning};
+use atropos_engine::settings::{Class, Kind, Mode, Rerun, Resource, Rung, Tuning};
 
 use super::*;
 
@@ -39,6 +39,7 @@ fn settings() -> Settings {
         protected_principals: Vec::new(),
         mode: Mode::Enforce,
         tuning: Tuning::default(),
+        rerun: Rerun::default(),
     }
 }
 

@@ -28,6 +28,9 @@ pub(super) fn way(name: &str) -> Option<Way> {
                 "judged on locks and pools alone: a recording tells nothing of processor, pages and heap",
             ))
         }
+        "atropos-rerun" => Way::Not(
+            "it differs from `atropos` in what is run again, which a recording cannot show",
+        ),
         "none" => Way::Not("it decides nothing"),
         "oracle" => Way::Not("it knows the culprit beforehand, which a recording does not tell"),
         "protego" | "darc" | "breakwater" | "dagor" | "seda" | "shed-cap" | "shed-length"

@@ -177,7 +177,11 @@ impl Plan {
 }
 
 fn is_known(class: &TypedClass) -> bool {
-    class.named || class.protected || class.protected_queued || class.undo > 0.0
+    class.named
+        || class.protected
+        || class.protected_queued
+        || class.undo > 0.0
+        || class.background.is_some()
 }
 
 pub(super) fn troubles(fault: &Fault, duration_ns: u64) -> Result<Vec<Trouble>> {
@@ -240,7 +244,23 @@ pub(super) fn settings(scenario: &Scenario) -> Result<engine::Settings> {
         protected_principals: Vec::new(),
         mode: engine::Mode::Enforce,
         tuning: engine::Tuning::default(),
+        rerun: engine::Rerun {
+            background: background(scenario)?,
+            ..engine::Rerun::default()
+        },
     })
+}
+
+fn background(scenario: &Scenario) -> Result<Vec<engine::Background>> {
+    let known = scenario.classes.iter().filter(|class| is_known(class));
+    let waits = (0..).zip(known).filter_map(|(index, class)| {
+        let wait = class.background.as_ref()?;
+        Some(nanos(wait).map(|wait_ns| engine::Background {
+            class: index,
+            wait_ns,
+        }))
+    });
+    waits.collect()
 }
 
 /// What there is of the machine in this scenario.

@@ -27,6 +27,8 @@ pub(crate) struct Class {
     /// Seconds of undo for each second of work.
     #[serde(default)]
     pub(crate) undo: f64,
+    /// Nobody waits for the answer: cancelled, it is run again after so long at the latest.
+    pub(crate) background: Option<String>,
     /// From the server's acceptance of a command to the task's notice.
     #[serde(default = "notice")]
     pub(crate) notice: String,

@@ -57,6 +57,8 @@ impl World {
                         self.let_in(task.index);
                     }
                 }
+                Action::RunAgain(serial) => self.run_again(serial),
+                Action::GiveUpOn(serial) => self.give_up_on(serial),
                 Action::Shares { group_of, cores } => self.divide(group_of, cores),
             }
         }

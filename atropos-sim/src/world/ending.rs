@@ -57,7 +57,9 @@ impl World {
         let failure = task.fate.unwrap_or(Failure::Cancelled);
         self.measure.wasted_ns += task.worked_ns;
         self.measure.worked_ns += task.worked_ns;
-        self.failed(owner, failure);
+        if failure != Failure::Cancelled || !self.park(owner) {
+            self.failed(owner, failure);
+        }
         self.depart(owner, false);
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod disk;
 mod ending;
 pub(crate) mod lock;
 mod look;
+mod parked;
 pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod rng;
@@ -71,6 +72,8 @@ pub(crate) struct World {
     command_count: u64,
     since_look: SinceLook,
     stolen: spent::Stolen,
+    /// Cancelled requests that are kept to be run again, by number.
+    parked: BTreeMap<u64, parked::Parked>,
     /// What requests spent that have ended since the latest look, by session.
     spent_by_gone: BTreeMap<u64, spent::Spent>,
     happening_count: u64,
@@ -131,6 +134,7 @@ impl World {
             command_count: 0,
             since_look: SinceLook::default(),
             stolen: spent::Stolen::default(),
+            parked: BTreeMap::new(),
             spent_by_gone: BTreeMap::new(),
             happening_count: 0,
             measure: Measure::default(),
@@ -168,6 +172,7 @@ impl World {
         }
         self.now_ns = self.plan.duration_ns;
         self.close();
+        self.close_parked();
         self.happening_count
     }
 

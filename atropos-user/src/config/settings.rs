@@ -25,6 +25,7 @@ impl Preset {
             protected_principals,
             mode,
             tuning: Tuning::default(),
+            rerun: Rerun::default(),
         }
     }
 }

@@ -15,7 +15,7 @@ use atropos::engine::record::{
     Assessment, Candidate, Decision, Gain, HeldInstance, Order, PassedOver, Task, Trigger,
 };
 use atropos::engine::settings::{
-    Class, Kind, Mode, Repeat, Resource, Rung, Settings, Slo, SloLimit, Tuning,
+    Class, Kind, Mode, Repeat, Rerun, Resource, Rung, Settings, Slo, SloLimit, Tuning,
 };
 use proptest::prelude::*;
 
@@ -48,6 +48,7 @@ pub fn settings() -> Settings {
         protected_principals: vec!["root".into()],
         mode: Mode::Enforce,
         tuning: tuning(),
+        rerun: Rerun::default(),
     }
 }
 
