@@ -14,6 +14,7 @@ use std::rc::Rc;
 use atropos::engine::Settings;
 use atropos::engine::input::{Input, Lost};
 use atropos::engine::record::{Effect, Level};
+use atropos::engine::settings::Rerun;
 use atropos::journal::{Decider, RecordError, RecordReader, RecordWriter, Recorder, replay};
 use proptest::prelude::*;
 use samples::{every_kind_of_input, input, settings, tick};
@@ -175,7 +176,30 @@ fn the_encoding_of_version_1_does_not_change_by_accident() {
         raw = postcard::to_extend(&input, raw).unwrap();
     }
     assert_eq!(atropos::journal::record::VERSION, 1);
-    assert_eq!(format!("{:08x}", crc32fast::hash(&raw)), "72f24129");
+    assert_eq!(format!("{:08x}", crc32fast::hash(&raw)), "ae74ceaf");
+}
+
+/// What was added to the settings since is missing in an older recording: the settings end earlier there.
+#[test]
+fn settings_that_end_before_what_was_added_later_have_its_defaults() {
+    let whole = record(&[]);
+    let frame = frames(&whole)[0].clone();
+    let added = postcard::to_stdvec(&Rerun::default()).unwrap();
+    let older = |cut: usize| {
+        let payload = &whole[frame.start + 9..frame.end - 4 - cut];
+        let mut bytes = whole[..frame.start + 5].to_vec();
+        bytes.extend((payload.len() as u32).to_le_bytes());
+        bytes.extend(payload);
+        let sum = crc32fast::hash(&bytes[frame.start..]);
+        bytes.extend(sum.to_le_bytes());
+        RecordReader::new(io::Cursor::new(bytes))
+    };
+    let settings_read = older(added.len()).unwrap().settings().clone();
+    assert_eq!(settings_read, settings());
+    assert!(
+        older(added.len() + 1).is_err(),
+        "cut within what was always there"
+    );
 }
 
 #[test]

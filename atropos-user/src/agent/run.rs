@@ -260,7 +260,10 @@ impl Watch<'_> {
                         .set_level(self.levels.now(), clock::monotonic_ns())?;
                 }
                 Effect::Cancel(order) => returned.extend(self.send(order).await),
-                Effect::Overload(_) | Effect::Decision(_) | Effect::Outcome(_) => {}
+                Effect::Overload(_)
+                | Effect::Decision(_)
+                | Effect::Outcome(_)
+                | Effect::Advice(_) => {}
             }
         }
         // Behind the orders, which go first.

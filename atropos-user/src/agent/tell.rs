@@ -9,7 +9,7 @@ use super::resolve::Resolved;
 use super::watch::View;
 use crate::cancel::SentOrder;
 use crate::engine::input::{Input, Lost, OrderResult, ResourceId};
-use crate::engine::record::{Effect, Level, Order, OrderOutcome, OverloadNote};
+use crate::engine::record::{Advice, Effect, Level, Order, OrderOutcome, OverloadNote};
 use crate::engine::settings::{Mode, Settings};
 use crate::governor::{Change, Costs, Standing};
 use crate::journal::{Audit, Intent, Recorder};
@@ -348,6 +348,7 @@ pub(crate) fn effect_text(effect: &Effect) -> String {
             task, rung_name, ..
         }) => format!("order: {rung_name} for session {}", task.id),
         Effect::Outcome(OrderOutcome { summary, .. }) => format!("outcome: {summary}"),
+        Effect::Advice(Advice { summary, .. }) => format!("advice: {summary}"),
     }
 }
 

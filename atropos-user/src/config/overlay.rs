@@ -10,7 +10,7 @@ pub(crate) fn overlay(mut base: Table, over: Table) -> Table {
     for entry in over.entries {
         match entry.key.as_str() {
             "extends" => {}
-            "match" | "layout" | "sessions" | "completed" | "budget" => {
+            "match" | "layout" | "sessions" | "completed" | "budget" | "decide" => {
                 put_keys(&mut base, entry, &[]);
             }
             "resource" | "probe" | "class" => put_items(&mut base, entry, "name", &[]),

@@ -74,6 +74,7 @@ pub(crate) const ROOT: Section = Section {
         may("class", "array of tables"),
         may("cancel", "table"),
         may("budget", "table"),
+        may("decide", "table"),
     ],
 };
 
@@ -204,6 +205,25 @@ pub(crate) const BUDGET: Section = Section {
     ],
 };
 
+pub(crate) const DECIDE: Section = Section {
+    name: "decide",
+    keys: &[
+        may("repeat", "string"),
+        may("repeat_pause", "duration"),
+        may("repeat_after", "duration"),
+        may("end_groups", "boolean"),
+        may("min_gain", "duration"),
+        may("min_idle", "duration"),
+        may("nearly_done", "percentage"),
+        may("per_decision", "integer"),
+        may("per_minute", "integer"),
+        may("per_hour", "integer"),
+        may("retry_quiet", "duration"),
+        may("retry_wait", "duration"),
+        may("retry_once", "boolean"),
+    ],
+};
+
 pub(crate) const SAMPLE: Section = Section {
     name: "sample",
     keys: &[must("every", "duration"), must("for", "duration")],
@@ -296,6 +316,7 @@ pub(crate) const CLASS: Section = Section {
         may("protected_queued", "boolean"),
         may("undo", "number"),
         may("yields", "duration"),
+        may("background", "duration"),
         may("enabled", "boolean"),
     ],
 };
@@ -350,7 +371,7 @@ pub(crate) const RUNG: Section = Section {
 
 /// All of them.
 #[cfg(test)]
-pub(crate) const ALL: [&Section; 22] = [
+pub(crate) const ALL: [&Section; 23] = [
     &ROOT,
     &MATCH,
     &LAYOUT_ENTRY,
@@ -373,4 +394,5 @@ pub(crate) const ALL: [&Section; 22] = [
     &EXACT_PLACE,
     &RUNG,
     &BUDGET,
+    &DECIDE,
 ];

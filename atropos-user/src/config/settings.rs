@@ -1,7 +1,7 @@
 //! A preset as the engine needs it.
 
 use super::preset::{Preset, Rung};
-use crate::engine::settings::{self, Mode, Settings, Slo, Tuning};
+use crate::engine::settings::{self, Background, Mode, Rerun, Settings, Slo};
 
 impl Preset {
     /// What the engine has to know: this preset, with an objective, a mode and users that are never cancelled.
@@ -24,9 +24,22 @@ impl Preset {
             slo,
             protected_principals,
             mode,
-            tuning: Tuning::default(),
-            rerun: Rerun::default(),
+            tuning: self.tuning.clone(),
+            rerun: Rerun {
+                background: self.background(),
+                ..self.rerun.clone()
+            },
         }
+    }
+}
+
+impl Preset {
+    fn background(&self) -> Vec<Background> {
+        let waits = (0..).zip(&self.classes).filter_map(|(class, of)| {
+            of.background_ns
+                .map(|wait_ns| Background { class, wait_ns })
+        });
+        waits.collect()
     }
 }
 

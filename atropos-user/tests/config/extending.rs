@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use atropos::config::{self, Command, Initiator, Preset, Problems};
+use atropos::engine::settings::{Background, Mode, Repeat, Rerun, Tuning};
 use tempfile::TempDir;
 
 /// A folder with one file.
@@ -121,6 +122,42 @@ fn a_budget_is_overridden_key_by_key_and_has_defaults() {
     ));
     assert_eq!((preset.budget.calm, preset.budget.suspect), (0.005, 0.05));
     assert!(!preset.calibrate);
+}
+
+#[test]
+fn decisions_are_as_usual_but_for_what_is_asked_for() {
+    let usual = config::load("mariadb").unwrap();
+    assert_eq!(usual.tuning, Tuning::default());
+    assert_eq!(usual.rerun, Rerun::default());
+    let preset = good(&format!(
+        "{MARIADB}[decide]\nrepeat = \"endure\"\nend_groups = true\nmin_gain = \"500ms\"\nper_minute = 3\n\
+         nearly_done = \"80%\"\nretry_wait = \"1m\"\n\
+         [[class]]\nname = \"report\"\nstatements = [\"select\"]\nbackground = \"30s\"\n"
+    ));
+    let asked = Tuning {
+        repeat: Repeat::Endure,
+        end_groups: true,
+        min_gain_s: 0.5,
+        per_minute: 3,
+        nearly_done: 0.8,
+        ..Tuning::default()
+    };
+    assert_eq!(preset.tuning, asked);
+    let slo = config::parse_slo("p99=20ms").unwrap();
+    let settings = preset.settings(slo, Mode::Observe, Vec::new());
+    let report = preset.classes.len() as u16 - 1;
+    assert_eq!(settings.tuning, asked);
+    assert_eq!(
+        settings.rerun,
+        Rerun {
+            wait_ns: 60_000_000_000,
+            background: vec![Background {
+                class: report,
+                wait_ns: 30_000_000_000
+            }],
+            ..Rerun::default()
+        }
+    );
 }
 
 #[test]

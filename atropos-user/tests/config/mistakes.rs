@@ -58,6 +58,9 @@ mistakes! {
     a_budget_without_a_percent_sign: "[completed]" => "[budget]\ncalm = \"1\"\n[completed]";
     a_budget_of_more_than_all: "[completed]" => "[budget]\nsuspect = \"101%\"\n[completed]";
     a_budget_that_is_a_number: "[completed]" => "[budget]\ncalm = 1\n[completed]";
+    a_rule_for_repeats_that_there_is_not: "[completed]" => "[decide]\nrepeat = \"backoff\"\n[completed]";
+    a_key_of_decisions_that_there_is_not: "[completed]" => "[decide]\nmin_gains = \"1s\"\n[completed]";
+    a_budget_of_orders_below_zero: "[completed]" => "[decide]\nper_hour = -1\n[completed]";
     a_date: "undo = 1" => "undo = 1979-05-27";
     too_many_dots: "next = 16" => "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a = 1";
     a_path_in_the_place_of_a_program: "\"smalld\"" => "\"/usr/sbin/smalld\"";

@@ -15,7 +15,7 @@ use super::expr::Expr;
 use super::source::Located;
 use crate::engine::input::ResourceId;
 use crate::engine::record::Level;
-use crate::engine::settings::{Class, Kind};
+use crate::engine::settings::{Class, Kind, Rerun, Tuning};
 use crate::governor::Budget;
 
 pub use sessions::{Note, SessionClock, Sessions, Step};
@@ -55,6 +55,10 @@ pub struct Preset {
     pub budget: Budget,
     /// What a probe costs is measured at the start; else it is taken from another machine.
     pub calibrate: bool,
+    /// Constants of the decision, the defaults but for what the operator wants otherwise.
+    pub tuning: Tuning,
+    /// When what was ended is to be run again. Its classes of background work are told by `classes`.
+    pub rerun: Rerun,
 }
 
 /// How an application is recognised.
@@ -226,6 +230,8 @@ pub struct TaskClass {
     pub principals: Vec<String>,
     /// It lets go by itself of what others want once somebody has waited so long, nanoseconds.
     pub yields_ns: Option<u64>,
+    /// Nobody waits for the answer: what was ended is to be run again after so long at the latest, nanoseconds.
+    pub background_ns: Option<u64>,
 }
 
 /// How tasks are ended.

@@ -1,6 +1,7 @@
 //! The tree as typed -> the preset as meant. All mistakes are reported; a part that has one is left out of the result,
 //! which nobody sees then.
 
+mod decide;
 mod exact;
 mod layout;
 mod places;
@@ -77,6 +78,10 @@ pub(super) fn preset(table: &Table, place: &Place, report: &Report) -> Option<Pr
     };
     let completed = fields.table("completed", &schema::COMPLETED);
     let budget = fields.table("budget", &schema::BUDGET);
+    let (tuning, rerun) = fields
+        .table("decide", &schema::DECIDE)
+        .map(|decide| decide::read(&decide))
+        .unwrap_or_default();
     Some(Preset {
         title: fields
             .text("title")
@@ -102,6 +107,8 @@ pub(super) fn preset(table: &Table, place: &Place, report: &Report) -> Option<Pr
             .as_ref()
             .map_or_else(Budget::default, |budget| read_budget(budget)),
         calibrate: budget.is_none_or(|budget| budget.flag("calibrate", true)),
+        tuning,
+        rerun,
         resources: resources
             .into_iter()
             .filter_map(|(_, _, resource)| resource)

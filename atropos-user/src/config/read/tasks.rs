@@ -85,9 +85,8 @@ fn class(fields: &Fields<'_>, name: Option<Located<String>>) -> Option<TaskClass
             .into_iter()
             .map(|principal| principal.value)
             .collect(),
-        yields_ns: fields
-            .entry("yields")
-            .and_then(|_| fields.duration_ns("yields")),
+        yields_ns: fields.duration_ns("yields"),
+        background_ns: fields.duration_ns("background"),
     })
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::engine::input::OrderResult;
-use crate::engine::record::{Decision, Level, Order, OrderOutcome, OverloadNote, Task};
+use crate::engine::record::{Advice, Decision, Level, Order, OrderOutcome, OverloadNote, Task};
 use crate::engine::settings::Mode;
 use crate::governor::Change;
 
@@ -54,6 +54,9 @@ pub(super) enum Body<'a> {
         took_ns: u64,
         result: &'a OrderResult,
         detail: &'a str,
+    },
+    Advice {
+        advice: &'a Advice,
     },
     Outcome {
         outcome: &'a OrderOutcome,

@@ -183,6 +183,7 @@ impl Audit {
             Effect::Overload(note) => self.overload(note),
             Effect::Decision(decision) => self.decision(decision),
             Effect::Outcome(outcome) => self.outcome(outcome),
+            Effect::Advice(advice) => self.put(&Body::Advice { advice }, false),
             Effect::Cancel(_) => {}
         }
     }

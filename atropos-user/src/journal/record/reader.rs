@@ -9,6 +9,7 @@ use flate2::read::DeflateDecoder;
 
 use crate::engine::Settings;
 use crate::engine::input::Input;
+use crate::engine::settings::Rerun;
 
 use super::{
     CHECKSUM_BYTES, END, FRAME_HEADER_BYTES, HEADER_BYTES, INPUTS, MAGIC, MAX_PAYLOAD_BYTES,
@@ -67,17 +68,13 @@ impl<R: Read> RecordReader<R> {
                 format!("is of kind {}, where the settings must be", frame.kind),
             ));
         }
-        let (settings, rest) =
-            postcard::take_from_bytes(&frame.payload).map_err(|error| RecordError::Decode {
-                offset,
-                what: "settings".to_owned(),
-                why: error.to_string(),
-            })?;
-        if !rest.is_empty() {
-            return Err(source.broken(
-                offset,
-                format!("has {} bytes behind the settings", rest.len()),
-            ));
+        let (settings, rest) = settings(&frame.payload).map_err(|error| RecordError::Decode {
+            offset,
+            what: "settings".to_owned(),
+            why: error.to_string(),
+        })?;
+        if rest > 0 {
+            return Err(source.broken(offset, format!("has {rest} bytes behind the settings")));
         }
         Ok(Self {
             source,
@@ -118,6 +115,22 @@ impl<R: Read> RecordReader<R> {
                 }
             }
         }
+    }
+}
+
+/// Decodes settings; returns how many bytes are left. The encoding has no names, so what was added last is missing in an
+/// older recording: there the defaults stand in its place.
+fn settings(payload: &[u8]) -> postcard::Result<(Settings, usize)> {
+    let decode = |bytes: &[u8]| {
+        let (settings, rest) = postcard::take_from_bytes(bytes)?;
+        Ok((settings, rest.len()))
+    };
+    match decode(payload) {
+        Err(postcard::Error::DeserializeUnexpectedEnd) => {
+            let added = postcard::to_allocvec(&Rerun::default())?;
+            decode(&[payload, &added].concat())
+        }
+        decoded => decoded,
     }
 }
 
