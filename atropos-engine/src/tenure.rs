@@ -14,7 +14,8 @@ use super::table::Table;
 /// were ended.
 const ENOUGH: usize = 5;
 
-/// So many of those that let go are remembered for each instance: there can be thousands of instances.
+/// So many of those that let go are remembered for each lock: there can be thousands of locks. Of a pool, of which there are few,
+/// as many as of anything else: the median of sixteen can be a fifth of what is usual by mere chance.
 const MOST: usize = 16;
 
 type Place = (ResourceId, InstanceKey);
@@ -55,15 +56,25 @@ impl Tenures {
             .map_or(0, |tenure| tenure.before_ns)
     }
 
-    /// `runs` tells whether a session still runs a request.
-    fn sweep(&mut self, now_ns: u64, runs: impl Fn(SessionKey, u64) -> bool) {
-        self.0.retain(|_, holders| {
+    /// `kind` tells the kind of a resource, `runs` whether a session still runs a request.
+    fn sweep(
+        &mut self,
+        now_ns: u64,
+        kind: impl Fn(ResourceId) -> Kind,
+        runs: impl Fn(SessionKey, u64) -> bool,
+    ) {
+        self.0.retain(|(resource, _), holders| {
             let Holders { known, past } = holders;
+            let is_pool = kind(*resource) == Kind::Queue;
             known.retain_mut(|tenure| {
                 if tenure.open && tenure.seen_ns < now_ns {
                     tenure.open = false;
                     let held_ns = tenure.seen_ns.saturating_sub(tenure.since_ns);
-                    past.add_to(MOST, now_ns, held_ns.max(1));
+                    if is_pool {
+                        past.add(now_ns, held_ns.max(1));
+                    } else {
+                        past.add_to(MOST, now_ns, held_ns.max(1));
+                    }
                 }
                 let lately = tenure.seen_ns.saturating_add(MEMORY_NS) >= now_ns;
                 tenure.open || (lately && runs(tenure.session, tenure.request))
@@ -157,13 +168,19 @@ impl Ledger {
                 }
             }
         }
-        tenures.sweep(now_ns, |session, request| {
+        let runs = |session, request| {
             let known = self.sessions.get(&session);
             known
                 .and_then(|known| known.state.as_ref())
                 .is_some_and(|state| state.request == request)
-        });
+        };
+        tenures.sweep(now_ns, |resource| self.kind(resource), runs);
         self.tenures = tenures;
+    }
+
+    fn kind(&self, resource: ResourceId) -> Kind {
+        let kind = self.kinds.get(usize::from(resource.0));
+        kind.copied().unwrap_or(Kind::Lock)
     }
 
     fn request_of(&self, session: SessionKey) -> u64 {
@@ -193,11 +210,7 @@ impl Ledger {
         session: SessionKey,
         since_ns: u64,
     ) -> bool {
-        let kind = self
-            .kinds
-            .get(usize::from(place.0.0))
-            .copied()
-            .unwrap_or(Kind::Lock);
+        let kind = self.kind(place.0);
         let held_ns = self.held_ns(place, session, since_ns);
         self.tenures
             .stands_out(kind, place, (session, held_ns), |since_ns| {

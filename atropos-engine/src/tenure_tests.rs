@@ -91,3 +91,24 @@ fn one_that_takes_the_same_lock_again_in_the_same_request_goes_on_where_it_was()
     look(&mut ledger, 1800, waits, vec![other, busy(99, 1000)]);
     assert_eq!(ledger.held_ns(PLACE, SessionKey(1), 1760 * MS), 40 * MS);
 }
+
+#[test]
+fn what_is_usual_in_a_pool_is_told_by_more_than_the_last_sixteen() {
+    let unusual = |kind| {
+        let mut ledger = of_kind(kind);
+        for n in 1..=60 {
+            let at_ms = 1000 + n * 50;
+            let held_ms = if n <= 40 { 200 } else { 10 };
+            let waits = vec![wait(99, 7, 1000, &[granted(n, at_ms - held_ms)])];
+            let sessions = vec![busy(n, at_ms - held_ms), busy(99, 1000)];
+            look(&mut ledger, at_ms, waits, sessions);
+        }
+        let now_ms = 4050;
+        let waits = vec![wait(99, 7, 1000, &[granted(80, now_ms - 900)])];
+        let sessions = vec![busy(80, now_ms - 900), busy(99, 1000)];
+        look(&mut ledger, now_ms, waits, sessions);
+        ledger.holds_unusually_long(PLACE, SessionKey(80), (now_ms - 900) * MS)
+    };
+    assert!(unusual(Kind::Lock));
+    assert!(!unusual(Kind::Queue));
+}
