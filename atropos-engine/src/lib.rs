@@ -38,6 +38,7 @@ mod progress;
 mod stillness;
 mod table;
 mod tenure;
+mod unseen;
 mod usage;
 mod view;
 mod window;
@@ -118,6 +119,7 @@ impl Engine {
             }
             Input::Usage(usage) => self.ledger.usage(usage),
             Input::Tick(tick) => self.ledger.tick(tick),
+            Input::Unseen(unseen) => self.unseen(unseen, out),
         }
         for flying in &mut self.flying {
             flying.watch(&self.ledger);
@@ -142,7 +144,7 @@ impl Engine {
     fn tick(&mut self, tick: &Tick, out: &mut Vec<Effect>) {
         let now_ns = self.ledger.now_ns;
         self.guard.forget(&self.settings, now_ns);
-        self.detector.count(tick, now_ns);
+        self.detector.count(&tick.requests, now_ns);
         let graph = blame::assign(&self.ledger);
         let flights = self.flights(&graph);
         let reading = self.detector.assess(&flights, now_ns);

@@ -4,8 +4,10 @@
 //! wait that it blocked at the order; then one window passes, so that the next decision sees a target that has settled,
 //! and the realised gain is known. A rung's deadline starts at the target's acceptance.
 
+use std::collections::BTreeSet;
+
 use super::guard::rung;
-use super::input::{Activity, OrderReport, OrderResult, SessionKey};
+use super::input::{Activity, OrderReport, OrderResult, ResourceId, SessionKey};
 use super::ledger::Ledger;
 use super::record::{Order, OrderOutcome, OutcomeKind};
 use super::settings::Settings;
@@ -17,6 +19,8 @@ pub(super) struct Flying {
     pub(super) order: Order,
     /// Waits that it blocked at the order: who, and the number of the wait.
     blocked: Vec<(SessionKey, u64)>,
+    /// What those waits are for.
+    resources: BTreeSet<ResourceId>,
     /// It was chosen for what it uses as well, which it goes on using until its request is over: time that was lost in the
     /// window before the order, seconds.
     lost_by_use_s: Option<f64>,
@@ -56,11 +60,12 @@ impl Flying {
         (undo_per_s, uses): (f64, bool),
     ) -> Self {
         let target = order.task.session;
-        let blocked = ledger
+        let waits = ledger
             .foreign_waits()
-            .filter(|wait| ledger.edges(wait).iter().any(|edge| edge.session == target))
-            .map(|wait| (wait.waiter, wait.number))
-            .collect();
+            .filter(|wait| ledger.edges(wait).iter().any(|edge| edge.session == target));
+        let (blocked, resources) = waits
+            .map(|wait| ((wait.waiter, wait.number), wait.resource))
+            .unzip();
         let undo_ns = if undo_per_s > 0.0 {
             ledger.worked_ns(target)
         } else {
@@ -72,6 +77,7 @@ impl Flying {
         Self {
             order,
             blocked,
+            resources,
             lost_by_use_s: uses.then(|| lost_s(settings, ledger)),
             undo_ns,
             accepted_ns: None,
@@ -117,7 +123,7 @@ impl Flying {
 
     /// Looks whether the waits that the task blocked are free of it; to be called after every input.
     pub(super) fn watch(&mut self, ledger: &Ledger) {
-        if self.settled {
+        if self.settled || self.is_unseen(ledger) {
             return;
         }
         if self.blocks_as_ordered(ledger) || (self.lost_by_use_s.is_some() && self.is_same(ledger))
@@ -126,6 +132,13 @@ impl Flying {
         } else if self.released_ns.is_none() {
             self.released_ns = Some(ledger.now_ns);
         }
+    }
+
+    /// Something that the task kept others waiting for cannot be seen: neither that it let go nor that it did not.
+    fn is_unseen(&self, ledger: &Ledger) -> bool {
+        self.resources
+            .iter()
+            .any(|resource| ledger.is_blind(*resource))
     }
 
     /// The request that the order named still runs, or the session still idles where it did.
@@ -168,6 +181,9 @@ impl Flying {
     pub(super) fn step(&mut self, settings: &Settings, ledger: &Ledger) -> Step {
         let now_ns = ledger.now_ns;
         if !self.settled {
+            if self.is_unseen(ledger) {
+                return Step::Wait;
+            }
             let heard = self.accepted_ns.is_some() || now_ns >= self.deadline_ns;
             self.settled = self.released_ns.is_some() && heard && !self.blocks_others(ledger);
         }
@@ -271,7 +287,7 @@ impl Flying {
 /// Time lost in the window, over all resources, seconds.
 fn lost_s(settings: &Settings, ledger: &Ledger) -> f64 {
     let lost_ns = (0..settings.resources.len())
-        .map(|r| ledger.lost_ns(super::input::ResourceId(r as u16)))
+        .map(|r| ledger.lost_ns(ResourceId(r as u16)))
         .fold(0, u64::saturating_add);
     seconds(lost_ns)
 }

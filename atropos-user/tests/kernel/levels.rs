@@ -74,16 +74,16 @@ fn suspicion_during_a_sample_brings_the_probes_that_are_not_sampled_and_ends_wit
     assert_eq!(hits(&probes), [1, 0, 0], "calm");
     // The first harvest begins a sample.
     probes.harvest(monotonic_ns()).unwrap();
-    probes.wait().unwrap();
+    probes.wait();
     pass(&mut target);
     assert_eq!(hits(&probes), [2, 1, 0], "a sample in calm");
     probes.set_level(Level::Suspect, monotonic_ns()).unwrap();
-    probes.wait().unwrap();
+    probes.wait();
     pass(&mut target);
     assert_eq!(hits(&probes), [3, 2, 1], "suspect");
     // Said again, it changes nothing: no probe is there twice.
     probes.set_level(Level::Suspect, monotonic_ns()).unwrap();
-    probes.wait().unwrap();
+    probes.wait();
     pass(&mut target);
     assert_eq!(hits(&probes), [4, 3, 2], "suspect, said again");
     let harvest = probes.harvest(monotonic_ns()).unwrap();
@@ -91,10 +91,46 @@ fn suspicion_during_a_sample_brings_the_probes_that_are_not_sampled_and_ends_wit
     probes.set_level(Level::Calm, monotonic_ns()).unwrap();
     // What is sampled may stay for its time.
     super::common::wait_for("what is not sampled to go", || {
-        probes.wait().unwrap();
+        probes.wait();
         let before = hits(&probes);
         pass(&mut target);
         let after = hits(&probes);
         (after[2] == before[2] && after[0] == before[0] + 1).then_some(())
     });
+}
+
+#[test]
+fn a_probe_that_the_kernel_refuses_is_told_its_resource_is_blind_and_the_rest_goes_on() {
+    let mut target = Fixture::start();
+    let preset = config::parse("ops.toml", OPS).unwrap_or_else(|problems| panic!("{problems}"));
+    let mut resolved = Resolved::new(Process::open(target.pid()).unwrap(), preset)
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("ops");
+    resolved.probes[2].place.as_mut().unwrap().file = missing.clone();
+    let mut probes =
+        Probes::attach(&resolved, monotonic_ns()).unwrap_or_else(|error| panic!("{error:#}"));
+    probes.set_level(Level::Suspect, monotonic_ns()).unwrap();
+    probes.wait();
+    let harvest = probes.harvest(monotonic_ns()).unwrap();
+    assert_eq!(harvest.refused.len(), 1, "{:?}", harvest.refused);
+    assert!(
+        harvest.refused[0].contains("not_sampled"),
+        "{:?}",
+        harvest.refused
+    );
+    assert_eq!(harvest.blind.len(), 1);
+    assert!(harvest.blind[0].reason.starts_with("lock: cannot attach"));
+    pass(&mut target);
+    assert_eq!(hits(&probes), [1, 1, 0], "what is not refused is there");
+    // It is tried again after a while, and not before.
+    std::os::unix::fs::symlink(target.program(), &missing).unwrap();
+    probes.harvest(monotonic_ns()).unwrap();
+    probes.wait();
+    assert_eq!(probes.refused().count(), 1);
+    probes.harvest(monotonic_ns() + 6_000_000_000).unwrap();
+    probes.wait();
+    assert_eq!(probes.refused().count(), 0);
+    pass(&mut target);
+    assert_eq!(hits(&probes), [2, 2, 1]);
 }

@@ -40,7 +40,7 @@ impl Probed {
         let resolved = resolve(server.pid, preset);
         let mut probes = Probes::attach(&resolved, clock_ns()).unwrap();
         probes.set_level(Level::Suspect, clock_ns()).unwrap();
-        probes.wait().unwrap();
+        probes.wait();
         let watcher = resolved.watcher().unwrap();
         Self {
             probes,

@@ -21,12 +21,17 @@ impl Report {
         let mut probes = Probes::attach(resolved, clock::monotonic_ns())?;
         probes.calibrate();
         probes.set_level(Level::Suspect, clock::monotonic_ns())?;
-        probes.wait()?;
+        probes.wait();
         let until_ns = clock::monotonic_ns() + u64::try_from(time.as_nanos())?;
         let mut lost_count = 0;
         while clock::monotonic_ns() < until_ns {
             sleep(TICK);
             lost_count += probes.harvest(clock::monotonic_ns())?.lost;
+        }
+        for (names, why) in probes.refused() {
+            for probe in self.probes.iter_mut().filter(|p| names.contains(&p.name)) {
+                probe.refused = Some(why.to_owned());
+            }
         }
         let now_ns = clock::monotonic_ns();
         for reading in probes.readings() {
