@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use atropos_common::histogram::lower_bound_ns;
 
-use super::input::{SessionKey, Tick};
+use super::input::{RequestStats, SessionKey};
 use super::settings::{Slo, SloLimit, Tuning};
 use super::window::seconds;
 
@@ -99,15 +99,15 @@ impl Detector {
     }
 
     /// Takes a tick's counts in.
-    pub(super) fn count(&mut self, tick: &Tick, now_ns: u64) {
+    pub(super) fn count(&mut self, requests: &RequestStats, now_ns: u64) {
         // The first tick's counts have no known beginning.
         if let Some(last_ns) = self.last_tick_ns.filter(|last_ns| now_ns > *last_ns) {
             self.ticks.push_back(Counted {
                 at_ns: now_ns,
                 span_ns: now_ns - last_ns,
-                completed: tick.requests.completed,
-                covered_ns: tick.requests.covered_ns,
-                latency: tick.requests.latency.clone(),
+                completed: requests.completed,
+                covered_ns: requests.covered_ns,
+                latency: requests.latency.clone(),
             });
         }
         self.last_tick_ns = Some(now_ns);

@@ -57,7 +57,7 @@ impl Clock {
                 sessions: Vec::new(),
                 blind: Vec::new(),
             };
-            self.detector.count(&tick, self.now_ms * MS);
+            self.detector.count(&tick.requests, self.now_ms * MS);
         }
     }
 
@@ -276,7 +276,7 @@ fn completions_without_a_counter_are_scaled_from_the_covered_part() {
             sessions: Vec::new(),
             blind: Vec::new(),
         };
-        clock.detector.count(&tick, clock.now_ms * MS);
+        clock.detector.count(&tick.requests, clock.now_ms * MS);
     }
     let throughput = clock.assess(&[]).throughput.expect("covered");
     assert!((throughput - 200.0).abs() < 1e-9, "{throughput}");

@@ -47,6 +47,8 @@ pub enum Input {
     Outcome(OrderReport),
     /// What sessions used of a resource that nobody waits for in a line.
     Usage(Usage),
+    /// In the place of a tick: the sessions could not be looked at.
+    Unseen(Unseen),
 }
 
 impl Input {
@@ -59,6 +61,7 @@ impl Input {
             Self::Snapshot(snapshot) => snapshot.at_ns,
             Self::Outcome(report) => report.at_ns,
             Self::Usage(usage) => usage.at_ns,
+            Self::Unseen(unseen) => unseen.at_ns,
         }
     }
 }
@@ -144,6 +147,15 @@ pub struct Tick {
     pub sessions: Vec<SessionState>,
     /// Resources that cannot be seen at present, with the reason: they can never be a reason to cancel.
     pub blind: Vec<Blind>,
+}
+
+/// A look that failed. Nobody knows who runs, waits or holds at this moment: that is not the same as nobody.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// When it was tried.
+    pub at_ns: u64,
+    /// Requests completed since the tick before.
+    pub requests: RequestStats,
 }
 
 /// Requests completed since the tick before.

@@ -43,6 +43,7 @@ mod requeue;
 mod stillness;
 mod table;
 mod tenure;
+mod unseen;
 mod usage;
 mod view;
 mod window;
@@ -129,6 +130,7 @@ impl Engine {
             }
             Input::Usage(usage) => self.ledger.usage(usage),
             Input::Tick(tick) => self.ledger.tick(tick),
+            Input::Unseen(unseen) => self.unseen(unseen, out),
         }
         for flying in &mut self.flying {
             flying.watch(&self.ledger);
@@ -153,7 +155,7 @@ impl Engine {
     fn tick(&mut self, tick: &Tick, out: &mut Vec<Effect>) {
         let now_ns = self.ledger.now_ns;
         self.guard.forget(&self.settings, now_ns);
-        self.detector.count(tick, now_ns);
+        self.detector.count(&tick.requests, now_ns);
         let graph = blame::assign(&self.ledger);
         let mut flights = std::mem::take(&mut self.flights);
         self.look_in_flight(&graph, &mut flights);

@@ -51,9 +51,15 @@ impl Engine {
                 self.overload.suspect = true;
                 out.push(Effect::Level(Level::Suspect));
             }
-        } else if self.overload.suspect
-            && now_ns.saturating_sub(self.overload.sign_ns) >= tuning.calm_after_ns
-        {
+        } else {
+            self.leave_suspicion(out);
+        }
+    }
+
+    /// Leaves the suspect level if the latest sign of trouble is long ago.
+    pub(super) fn leave_suspicion(&mut self, out: &mut Vec<Effect>) {
+        let quiet_ns = self.ledger.now_ns.saturating_sub(self.overload.sign_ns);
+        if self.overload.suspect && quiet_ns >= self.settings.tuning.calm_after_ns {
             self.overload.suspect = false;
             out.push(Effect::Level(Level::Calm));
         }

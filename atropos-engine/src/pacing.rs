@@ -144,7 +144,7 @@ impl Flying {
 
     /// Looks whether the waits that the task blocked are free of it; to be called after every input.
     pub(super) fn watch(&mut self, ledger: &Ledger) {
-        if self.settled {
+        if self.settled || self.is_unseen(ledger) {
             return;
         }
         if self.blocks_as_ordered(ledger) || (self.lost_by_use_s.is_some() && self.is_same(ledger))
@@ -153,6 +153,13 @@ impl Flying {
         } else if self.released_ns.is_none() {
             self.released_ns = Some(ledger.now_ns);
         }
+    }
+
+    /// Something that the task kept others waiting for cannot be seen: neither that it let go nor that it did not.
+    fn is_unseen(&self, ledger: &Ledger) -> bool {
+        self.resources
+            .iter()
+            .any(|resource| ledger.is_blind(*resource))
     }
 
     /// The request that the order named still runs, or the session still idles where it did.
@@ -198,6 +205,9 @@ impl Flying {
     pub(super) fn step(&mut self, settings: &Settings, ledger: &Ledger) -> Step {
         let now_ns = ledger.now_ns;
         if !self.settled {
+            if self.is_unseen(ledger) {
+                return Step::Wait;
+            }
             let heard = self.accepted_ns.is_some() || now_ns >= self.deadline_ns;
             self.settled = self.released_ns.is_some() && heard && !self.blocks_others(ledger);
         }

@@ -78,6 +78,11 @@ impl Ledger {
         }
     }
 
+    /// Nothing is known of the time since the tick before.
+    pub(super) fn note_unseen(&mut self) {
+        (self.stillness.looked_ns, self.stillness.ended) = (self.now_ns, self.ended_waits);
+    }
+
     /// Time since `since_ns` in which the target moved, nanoseconds.
     pub(super) fn moving_ns(&self, since_ns: u64) -> u64 {
         self.now_ns

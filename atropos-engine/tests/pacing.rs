@@ -281,3 +281,58 @@ fn no_further_rung_is_taken_while_events_have_been_lost() {
     world.run(1100);
     assert_eq!(world.targets(), [2, 2]);
 }
+
+/// A culprit that has been told to go and does not.
+fn disobeyed() -> World {
+    let mut world = c1(settings());
+    world.obey = Obey::Ignore;
+    world.run(100);
+    assert_eq!(world.targets(), [2]);
+    world
+}
+
+#[test]
+fn a_look_that_fails_is_no_release() {
+    let mut world = disobeyed();
+    let before = world.effects.len();
+    for failed_ms in [50, 700] {
+        world.seen = false;
+        world.run(failed_ms);
+        assert_eq!(
+            world.effects.len(),
+            before,
+            "nothing is known, nothing is said"
+        );
+        world.seen = true;
+        world.run(50);
+        assert_eq!(world.effects.len(), before, "it is still in the way");
+    }
+    world.end(2);
+    world.run(600);
+    assert_eq!(world.outcome_kinds(), [OutcomeKind::Released]);
+}
+
+#[test]
+fn nobody_is_taken_up_the_ladder_while_the_looks_fail() {
+    let mut world = disobeyed();
+    world.seen = false;
+    world.run(3000);
+    assert_eq!(world.targets(), [2]);
+    world.seen = true;
+    world.run(100);
+    assert_eq!(world.targets(), [2, 2], "it is seen to be in the way still");
+}
+
+#[test]
+fn a_lock_that_cannot_be_seen_is_no_release() {
+    let mut world = disobeyed();
+    world.blind("a check failed");
+    world.walks = false;
+    world.run(2000);
+    assert_eq!(world.outcome_kinds(), []);
+    assert_eq!(world.targets(), [2], "and nobody is taken up the ladder");
+    world.blind.clear();
+    world.walks = true;
+    world.run(100);
+    assert_eq!(world.targets(), [2, 2], "it is seen to be in the way still");
+}

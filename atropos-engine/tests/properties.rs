@@ -8,7 +8,7 @@ use atropos_engine::Engine;
 use atropos_engine::input::{
     Activity, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey, InstanceName,
     Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey, SessionState,
-    SessionUsage, Snapshot, Tick, Usage, Wait,
+    SessionUsage, Snapshot, Tick, Unseen, Usage, Wait,
 };
 use atropos_engine::record::Effect;
 use kit::{EXCLUSIVE, MS, Obey, SHARED, Sense, World, all_kinds, settings};
@@ -194,6 +194,8 @@ fn input() -> impl Strategy<Value = Input> {
     });
     prop_oneof![
         6 => (at_ns(), session(), kind()).prop_map(|(at_ns, session, kind)| Input::Event(Event { at_ns, session, kind })),
+        1 => (at_ns(), requests.clone())
+            .prop_map(|(at_ns, requests)| Input::Unseen(Unseen { at_ns, requests })),
         3 => (at_ns(), requests, prop::collection::vec(state(), 0..8))
             .prop_map(|(at_ns, requests, sessions)| Input::Tick(Tick { at_ns, requests, sessions, blind: Vec::new() })),
         2 => snapshot,

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use atropos::config::{self, Lookup};
-use atropos::engine::input::BlockKind;
+use atropos::agent::feed::{Eyes, Feed};
+use atropos::agent::probes::Harvest;
+use atropos::agent::watch::Watcher;
+use atropos::config::{self, Lookup, Preset};
+use atropos::engine::input::{BlockKind, Input, SessionState};
 use atropos::memory::{Fault, Memory};
-use atropos::walk::{Graph, LockWalk, SessionList, SessionView, WalkError};
+use atropos::walk::{Graph, LockWalk, SessionList, SessionView, Times, WalkError};
 
 /// An array of four places of 64 bytes at 0x1000; a lock at 0x8000 with entries and a queue.
 const CONFIG: &str = r#"
@@ -147,13 +150,47 @@ fn locked(first: u64, second: u64) -> Table {
 }
 
 fn bound() -> (SessionList, LockWalk) {
-    let preset = config::parse("arrays.toml", CONFIG).unwrap_or_else(|p| panic!("{p}"));
+    let (list, walk, _) = bound_to(CONFIG);
+    (list, walk)
+}
+
+fn bound_to(config: &str) -> (SessionList, LockWalk, Preset) {
+    let preset = config::parse("arrays.toml", config).unwrap_or_else(|p| panic!("{p}"));
     let (names, problems) = preset.bindings(&Nothing);
     assert!(problems.is_empty());
     (
         SessionList::bind(preset.sessions.as_ref().unwrap(), &names).unwrap(),
         LockWalk::bind(&preset.walks[0], &names).unwrap(),
+        preset,
     )
+}
+
+/// The same with a check of times: a request begins before the session's last change.
+fn timed() -> (SessionList, LockWalk, Preset) {
+    let times = "times = [\"u64(status + 8) <= u64(status + 32)\"]\nprincipal =";
+    bound_to(&CONFIG.replace("principal =", times))
+}
+
+/// Sets when a place's request began and when it last changed, microseconds since 2000.
+fn put_times(table: &mut Table, index: u64, began_us: u64, changed_us: u64) {
+    table.put(0x4000 + 64 * index + 8, began_us);
+    table.put(0x4000 + 64 * index + 32, changed_us);
+}
+
+fn watcher() -> Watcher {
+    let (list, walk, preset) = timed();
+    Watcher::new(list, vec![walk], preset, 0)
+}
+
+/// Sessions as the engine is told of them.
+fn told(watcher: &mut Watcher, table: &Table, now_ns: u64) -> Vec<SessionState> {
+    let view = watcher.look(table, now_ns, &[]);
+    assert!(!view.unseen);
+    view.sessions
+}
+
+fn ids(sessions: &[SessionState]) -> Vec<u64> {
+    sessions.iter().map(|state| state.id).collect()
 }
 
 fn sessions(table: &Table, epoch_minus_monotonic_ns: i64) -> Vec<SessionView> {
@@ -252,4 +289,90 @@ fn a_mask_that_the_lock_does_not_confirm_fails_the_walk() {
 #[test]
 fn a_name_is_made_of_numbers_without_the_zeros_at_its_end() {
     assert_eq!(graph(&locked(2, 1)).unwrap().names[&LOCK], "7.6");
+}
+
+#[test]
+fn times_that_disagree_in_one_session_are_its_own_affair_and_in_all_of_them_a_wrong_layout() {
+    let (list, ..) = timed();
+    let mut table = table();
+    for index in [0, 2, 3] {
+        put_times(&mut table, index, 5, 9);
+    }
+    put_times(&mut table, 2, 9, 5);
+    let views = list.read(&table, 0).unwrap();
+    let times: Vec<Times> = views.iter().map(|view| view.times).collect();
+    assert_eq!(times, [Times::Agree, Times::Differ, Times::Agree]);
+    assert_eq!(views[1].started_ns, 0, "what cannot be believed is unknown");
+    for index in [0, 3] {
+        put_times(&mut table, index, 9, 5);
+    }
+    let error = list.read(&table, 0).unwrap_err().to_string();
+    assert!(error.contains("in some session"), "{error}");
+    for index in [0, 2, 3] {
+        put_times(&mut table, index, 0, 0);
+    }
+    let views = list.read(&table, 0).unwrap();
+    assert!(views.iter().all(|view| view.times == Times::Unchecked));
+}
+
+#[test]
+fn a_clock_that_is_set_hides_who_was_at_work_and_nobody_who_comes_after() {
+    let mut watcher = watcher();
+    let mut table = table();
+    for index in [0, 2, 3] {
+        put_times(&mut table, index, 5, 9);
+    }
+    assert_eq!(ids(&told(&mut watcher, &table, 1)), [10, 12, 13]);
+    for index in [0, 2, 3] {
+        put_times(&mut table, index, 9, 5);
+    }
+    assert!(told(&mut watcher, &table, 2).is_empty(), "all were at work");
+    put_times(&mut table, 0, 2, 3);
+    assert_eq!(ids(&told(&mut watcher, &table, 3)), [10]);
+}
+
+#[test]
+fn a_wall_clock_that_steps_is_followed_and_one_that_trembles_is_not() {
+    let mut watcher = watcher();
+    let mut table = table();
+    let (began_s, since_2000_s) = (1_000_000, 946_684_800_u64);
+    put_times(&mut table, 0, began_s * 1_000_000, began_s * 1_000_000);
+    let since_ns =
+        |watcher: &mut Watcher, table: &Table| told(watcher, table, u64::MAX)[0].since_ns;
+    let (wall_ns, hour_ns) = ((began_s + since_2000_s) * 1_000_000_000, 3_600_000_000_000);
+    assert_eq!(since_ns(&mut watcher, &table), wall_ns);
+    watcher.follow_clock(hour_ns);
+    let followed_ns = wall_ns - hour_ns.unsigned_abs();
+    assert_eq!(since_ns(&mut watcher, &table), followed_ns);
+    watcher.follow_clock(hour_ns + 1_000_000);
+    assert_eq!(
+        since_ns(&mut watcher, &table),
+        followed_ns,
+        "one start is one start"
+    );
+}
+
+#[test]
+fn a_list_that_cannot_be_read_is_told_as_unseen_from_the_first_time_on() {
+    let mut feed = Feed::new(Eyes::Memory(Box::new(watcher())), None, Vec::new());
+    let harvest = Harvest {
+        latency: vec![(3, 7)],
+        ..Harvest::default()
+    };
+    let mut table = table();
+    let (inputs, _) = feed.inputs(&harvest, &table, 1, &[]);
+    assert!(matches!(inputs.as_slice(), [Input::Tick(tick)] if tick.sessions.len() == 3));
+    table.put(slot(2) + 8, 0);
+    let (inputs, view) = feed.inputs(&harvest, &table, 2, &[]);
+    let [Input::Unseen(unseen)] = inputs.as_slice() else {
+        panic!("{inputs:?}");
+    };
+    assert_eq!(
+        (unseen.at_ns, &unseen.requests.latency),
+        (2, &harvest.latency)
+    );
+    assert!(
+        view.unseen && view.blind.is_empty(),
+        "one torn look is no news for a person"
+    );
 }

@@ -7,7 +7,7 @@ use atropos_engine::Engine;
 use atropos_engine::input::{
     Activity, Blind, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey,
     InstanceName, Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey,
-    SessionState, Snapshot, Tick, Wait,
+    SessionState, Snapshot, Tick, Unseen, Wait,
 };
 use atropos_engine::record::{Effect, Order};
 use atropos_engine::settings::Settings;
@@ -41,6 +41,10 @@ pub(super) struct Lock {
     pub(super) queue: Vec<(u64, u32, u64)>,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each switches something off by itself"
+)]
 pub struct World {
     pub engine: Engine,
     pub inputs: Vec<Input>,
@@ -51,6 +55,8 @@ pub struct World {
     pub covered: bool,
     /// Walks are made; else ticks come alone.
     pub walks: bool,
+    /// The sessions can be looked at.
+    pub seen: bool,
     /// Snapshots that may be believed entirely.
     pub complete: bool,
     pub evidence: Evidence,
@@ -63,7 +69,8 @@ pub struct World {
     request: u64,
     completed: u64,
     latency: BTreeMap<u16, u64>,
-    blind: Vec<Blind>,
+    /// What cannot be seen.
+    pub blind: Vec<Blind>,
 }
 
 impl World {
@@ -77,6 +84,7 @@ impl World {
             obey: Obey::After(5),
             covered: true,
             walks: true,
+            seen: true,
             complete: true,
             evidence: Evidence::Walk,
             members: BTreeMap::new(),
@@ -289,7 +297,7 @@ impl World {
     }
 
     pub fn tick(&mut self) {
-        if self.sense == Sense::Walk && self.walks {
+        if self.sense == Sense::Walk && self.walks && self.seen {
             let snapshot = self.snapshot();
             self.give(Input::Snapshot(snapshot));
         }
@@ -303,6 +311,10 @@ impl World {
                 Vec::new()
             },
         };
+        if !self.seen {
+            let at_ns = self.now_ns();
+            return self.give(Input::Unseen(Unseen { at_ns, requests }));
+        }
         let sessions = self
             .members
             .values()

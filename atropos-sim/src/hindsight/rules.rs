@@ -53,7 +53,8 @@ impl Rules {
             Input::Snapshot(snapshot) => self.picture.snapshot(snapshot),
             Input::Tick(tick) => self.tick(tick, lines),
             // The rules look at processor, pages and heap in a unit of their own, which a recording does not have.
-            Input::Outcome(_) | Input::Usage(_) => {}
+            // A rule that sees nothing at a tick does nothing.
+            Input::Outcome(_) | Input::Usage(_) | Input::Unseen(_) => {}
         }
     }
 

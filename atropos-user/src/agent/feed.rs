@@ -13,6 +13,7 @@ use super::watch::{View, Watcher};
 use crate::config::expr::Bound;
 use crate::engine::input::{
     Blind, Event, EventKind, Input, InstanceKey, Lost, RequestStats, ResourceId, SessionKey, Tick,
+    Unseen,
 };
 use crate::kernel::Decoded;
 use crate::memory::Memory;
@@ -139,13 +140,25 @@ impl Feed {
             }
         }
         inputs.extend(usages.into_iter().map(Input::Usage));
-        inputs.push(Input::Tick(Tick {
-            at_ns: now_ns,
-            requests: self.requests(harvest, memory),
-            sessions: view.sessions.clone(),
-            blind: view.no_reason(),
-        }));
+        let (at_ns, requests) = (now_ns, self.requests(harvest, memory));
+        inputs.push(if view.unseen {
+            Input::Unseen(Unseen { at_ns, requests })
+        } else {
+            Input::Tick(Tick {
+                at_ns,
+                requests,
+                sessions: view.sessions.clone(),
+                blind: view.no_reason(),
+            })
+        });
         (inputs, view)
+    }
+
+    /// The wall clock less the monotonic clock at this moment, nanoseconds.
+    pub fn follow_clock(&mut self, epoch_minus_monotonic_ns: i64) {
+        if let Eyes::Memory(watcher) = &mut self.eyes {
+            watcher.follow_clock(epoch_minus_monotonic_ns);
+        }
     }
 
     fn of_session(&self, event: Event) -> Event {

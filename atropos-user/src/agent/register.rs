@@ -1,6 +1,7 @@
 //! What is known of each session beyond one look, and sessions as the engine wants them.
 //!
-//! Texts are read once: who a session belongs to when it is first seen, its statement when it first takes part in a wait.
+//! Texts are read seldom: a statement when it first takes part in a wait; who a session belongs to when it is first seen, and
+//! again with each request that takes part in a wait, since a connection may log in anew, or call itself something else.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::agent::statement::{digest, fingerprint};
 use crate::config::Preset;
 use crate::engine::input::{Activity, SessionKey, SessionState};
 use crate::memory::Memory;
-use crate::walk::{SessionList, SessionView};
+use crate::walk::{SessionList, SessionView, Times};
 
 /// A session's part in the waits of a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,10 +28,28 @@ pub(super) enum Part {
 struct Known {
     id: u64,
     principal: String,
+    /// What the session was at when the principal was read.
+    read_at: Doing,
+    /// What it was at when it was last looked at, and since when that has been seen.
+    doing: Doing,
+    doing_since_ns: u64,
     /// Request that the statement belongs to.
     request: Option<u64>,
     digest: String,
     class: Option<u16>,
+}
+
+/// A request of a session, and whether the session runs it still.
+type Doing = (u64, bool);
+
+/// What a look sees sessions with.
+#[derive(Clone, Copy)]
+pub(super) struct Sight<'a> {
+    pub(super) list: &'a SessionList,
+    pub(super) preset: &'a Preset,
+    pub(super) memory: &'a dyn Memory,
+    /// When the look was taken.
+    pub(super) now_ns: u64,
 }
 
 /// What is known of sessions beyond one look.
@@ -50,47 +69,62 @@ impl Register {
     }
 
     /// What is known of a session, which may be seen for the first time.
-    fn met(
-        &mut self,
-        session: &SessionView,
-        list: &SessionList,
-        preset: &Preset,
-        memory: &dyn Memory,
-    ) -> &mut Known {
-        self.known.entry(session.key).or_insert_with(|| {
-            let principal = list.principal(session.key, memory);
+    fn met(&mut self, session: &SessionView, part: Part, sight: Sight<'_>) -> &mut Known {
+        let Sight {
+            list,
+            preset,
+            memory,
+            now_ns,
+        } = sight;
+        let doing = (session.request, session.busy);
+        let mut is_new = false;
+        let known = self.known.entry(session.key).or_insert_with(|| {
+            is_new = true;
             Known {
                 id: session.id,
-                class: preset.classify(&principal, ""),
-                principal,
                 ..Known::default()
             }
-        })
+        });
+        if is_new || known.doing != doing {
+            (known.doing, known.doing_since_ns) = (doing, now_ns);
+        }
+        let involved = part != Part::Bystander;
+        let nobody = known.principal.is_empty();
+        let is_due = if known.read_at == doing {
+            involved && nobody
+        } else {
+            involved || nobody
+        };
+        if is_new || is_due {
+            known.principal = list.principal(session.key, memory);
+            known.read_at = doing;
+            known.class = preset.classify(&known.principal, &known.digest);
+        }
+        known
     }
 
     /// After how long the session lets go by itself of what others wait for, if it does, nanoseconds.
-    pub(super) fn yields_ns(
-        &mut self,
-        session: &SessionView,
-        list: &SessionList,
-        preset: &Preset,
-        memory: &dyn Memory,
-    ) -> Option<u64> {
-        let class = self.met(session, list, preset, memory).class?;
-        preset.classes.get(usize::from(class))?.yields_ns
+    pub(super) fn yields_ns(&mut self, session: &SessionView, sight: Sight<'_>) -> Option<u64> {
+        let class = self.met(session, Part::InTheWay, sight).class?;
+        sight.preset.classes.get(usize::from(class))?.yields_ns
     }
 
-    /// A session as the engine wants it, but for whether it is the agent's own. The statement is read only of those that
-    /// take part in a wait, progress only of those that others wait for.
+    /// A session as the engine wants it, but for whether it is the agent's own; nothing if its times cannot be believed and it
+    /// is not protected anyway. The statement is read only of those that take part in a wait, progress only of those that
+    /// others wait for.
     pub(super) fn state(
         &mut self,
         session: &SessionView,
         part: Part,
-        list: &SessionList,
-        preset: &Preset,
-        memory: &dyn Memory,
-    ) -> SessionState {
-        let known = self.met(session, list, preset, memory);
+        sight: Sight<'_>,
+    ) -> Option<SessionState> {
+        let Sight {
+            list,
+            preset,
+            memory,
+            ..
+        } = sight;
+        let known = self.met(session, part, sight);
         let involved = part != Part::Bystander;
         if involved && known.request != Some(session.request) {
             let text = digest(&list.statement(session.key, memory));
@@ -101,6 +135,10 @@ impl Register {
             }
             known.class = preset.classify(&known.principal, &known.digest);
         }
+        let differ = session.times == Times::Differ;
+        if differ && !known.class.is_some_and(|class| is_safe(preset, class)) {
+            return None;
+        }
         let activity = match (session.busy, session.in_transaction) {
             (true, _) => Activity::Busy,
             (false, true) => Activity::IdleInTransaction,
@@ -109,17 +147,21 @@ impl Register {
         let progress = (part == Part::InTheWay && session.busy)
             .then(|| list.progress(session.key, memory))
             .flatten();
-        SessionState {
+        let since_ns = if differ {
+            // For so long at least.
+            known.doing_since_ns
+        } else if session.busy {
+            session.started_ns
+        } else {
+            session.ended_ns
+        };
+        Some(SessionState {
             session: SessionKey(session.key),
             id: session.id,
             thread: session.thread,
             request: session.request,
             activity,
-            since_ns: if session.busy {
-                session.started_ns
-            } else {
-                session.ended_ns
-            },
+            since_ns,
             transaction_since_ns: None,
             class: known.class,
             principal: known.principal.clone(),
@@ -132,6 +174,12 @@ impl Register {
             progress,
             killed: session.killed,
             own: false,
-        }
+        })
     }
+}
+
+/// Nobody of this class is ever ended, whatever it is doing.
+fn is_safe(preset: &Preset, class: u16) -> bool {
+    let class = preset.classes.get(usize::from(class));
+    class.is_some_and(|class| class.class.protected && class.class.protected_queued)
 }

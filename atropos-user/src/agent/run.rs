@@ -198,10 +198,12 @@ impl Watch<'_> {
         for change in &harvest.changes {
             self.teller.probes(change, now_ns);
         }
+        self.teller.refused(&harvest.refused, now_ns);
         if let Some(measured) = &harvest.calibrated {
             self.teller.costs(measured, now_ns);
         }
         let own = self.carrier.own_ids.borrow().clone();
+        self.feed.follow_clock(clock::epoch_minus_monotonic_ns());
         let now_ns = clock::monotonic_ns();
         let (mut inputs, view) = self
             .feed

@@ -18,6 +18,7 @@ use crate::journal::{Audit, Intent, Recorder};
 pub struct Teller {
     json: bool,
     blind_before: Vec<ResourceId>,
+    refused_before: Vec<String>,
     audit: Option<Audit>,
     recorder: Option<Recorder>,
     trouble_before: Option<String>,
@@ -59,6 +60,10 @@ enum Line<'a> {
         at_ns: u64,
         reasons: &'a [String],
     },
+    Refused {
+        at_ns: u64,
+        reasons: &'a [String],
+    },
     Probes {
         at_ns: u64,
         #[serde(flatten)]
@@ -93,6 +98,7 @@ impl Teller {
         Self {
             json,
             blind_before: Vec::new(),
+            refused_before: Vec::new(),
             audit,
             recorder,
             trouble_before: None,
@@ -202,6 +208,24 @@ impl Teller {
             audit.probes(change);
         }
         self.line(&Line::Probes { at_ns, change }, || change_text(change));
+    }
+
+    /// Says when the kernel begins or ceases to refuse probes; the watch goes on without them.
+    pub fn refused(&mut self, reasons: &[String], at_ns: u64) {
+        if reasons == self.refused_before {
+            return;
+        }
+        self.line(&Line::Refused { at_ns, reasons }, || {
+            if reasons.is_empty() {
+                "every probe can be attached again".to_owned()
+            } else {
+                format!(
+                    "goes on without probes, tried again in some seconds: {}",
+                    reasons.join("; ")
+                )
+            }
+        });
+        self.refused_before = reasons.to_vec();
     }
 
     /// What a passing costs was measured, or could not be.

@@ -7,15 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::agent::register::{Part, Register};
+use crate::agent::register::{Part, Register, Sight};
 use crate::agent::watched::{Moment, Watched};
 use crate::config::Preset;
 use crate::engine::input::{Blind, InstanceKey, ResourceId, SessionKey, SessionState, Snapshot};
 use crate::memory::Memory;
-use crate::walk::{Fields, Graph, LockWalk, Look, SessionList, SessionView, Trust, WalkError};
+use crate::walk::{
+    Fields, Graph, LockWalk, Look, SessionList, SessionView, Times, Trust, WalkError,
+};
 
 /// How often a view that fails a check is taken again within one tick.
 const ATTEMPTS: u32 = 3;
+
+/// Clocks that have parted by more than this, nanoseconds, were set: 5 ms, more than lies between two readings of them.
+const STEP_NS: u64 = 5_000_000;
 
 /// What one look saw.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +39,8 @@ pub struct View {
     pub waiting_count: usize,
     /// Places for sessions, where the preset tells how many there are.
     pub slots: Option<Slots>,
+    /// The list of sessions could not be read: that nobody is in it says nothing.
+    pub unseen: bool,
 }
 
 impl View {
@@ -72,6 +79,8 @@ pub struct Watcher {
     fields: Fields,
     first_look: bool,
     epoch_minus_monotonic_ns: i64,
+    /// Times of a session have been seen to agree.
+    clocks_proved: bool,
 }
 
 impl Watcher {
@@ -95,6 +104,19 @@ impl Watcher {
             fields: Fields::default(),
             first_look: true,
             epoch_minus_monotonic_ns,
+            clocks_proved: false,
+        }
+    }
+
+    /// The wall clock less the monotonic clock at this moment: they part when somebody sets the clock, or the machine sleeps.
+    /// Two readings of two clocks differ by themselves a little, and a start that moved with each look would not be one.
+    pub fn follow_clock(&mut self, epoch_minus_monotonic_ns: i64) {
+        if self
+            .epoch_minus_monotonic_ns
+            .abs_diff(epoch_minus_monotonic_ns)
+            > STEP_NS
+        {
+            self.epoch_minus_monotonic_ns = epoch_minus_monotonic_ns;
         }
     }
 
@@ -171,16 +193,24 @@ impl Watcher {
             Ok(seen) => seen,
             Err(error) => {
                 self.list_trust.failed(error);
+                view.unseen = true;
                 view.blind = self.blind();
                 return view;
             }
         };
         self.list_trust.passed();
+        self.clocks_proved |= sessions.iter().any(|s| s.times == Times::Agree);
         view.session_count = sessions.len();
         view.slots = self.list.slots(&near).map(|limit| slots(limit, &sessions));
         self.keys = sessions.iter().map(|s| (s.id, s.key)).collect();
         let by_key: BTreeMap<u64, &SessionView> = sessions.iter().map(|s| (s.key, s)).collect();
         self.register.keep(&by_key);
+        let sight = Sight {
+            list: &self.list,
+            preset: &self.preset,
+            memory: &near,
+            now_ns,
+        };
         let in_the_way = |key: &u64| (*key, Part::InTheWay);
         let mut parts: BTreeMap<u64, Part> = self.users.iter().map(in_the_way).collect();
         let mut waiting = BTreeSet::new();
@@ -201,12 +231,8 @@ impl Watcher {
                         is_first_look: self.first_look,
                         now_ns,
                     };
-                    let (list, preset) = (&self.list, &self.preset);
                     let register = &mut self.register;
-                    let mut yields = |key: u64| {
-                        let session = by_key.get(&key)?;
-                        register.yields_ns(session, list, preset, &near)
-                    };
+                    let mut yields = |key: u64| register.yields_ns(by_key.get(&key)?, sight);
                     let watched = &mut self.walks[index];
                     watched.trust.passed();
                     let snapshot = watched.snapshot(graph, &moment, &mut yields);
@@ -223,10 +249,10 @@ impl Watcher {
             let part = parts.get(&session.key).copied().unwrap_or_default();
             let matters = session.busy || session.in_transaction || session.explicit_locks;
             if matters || part != Part::Bystander {
-                let (list, preset) = (&self.list, &self.preset);
-                let mut state = self.register.state(session, part, list, preset, &near);
-                state.own = own.contains(&session.id);
-                view.sessions.push(state);
+                let own = own.contains(&session.id);
+                let state = self.register.state(session, part, sight);
+                view.sessions
+                    .extend(state.map(|state| SessionState { own, ..state }));
             }
         }
         self.fields = near.learned();
@@ -266,7 +292,12 @@ impl Watcher {
         let mut fields = self.fields.clone();
         loop {
             let near = fields.fetch(memory);
-            let sessions = self.list.read(&near, self.epoch_minus_monotonic_ns);
+            let offset_ns = self.epoch_minus_monotonic_ns;
+            let sessions = if self.clocks_proved {
+                self.list.read_again(&near, offset_ns)
+            } else {
+                self.list.read(&near, offset_ns)
+            };
             let is_session = |key| self.list.proves(key, memory);
             let seen = sessions.map(|sessions| {
                 let graphs: Vec<_> = self

@@ -46,7 +46,8 @@ pub(super) struct RunArgs {
     /// Write orders out and do not send them
     #[arg(long)]
     dry_run: bool,
-    /// Never cancel sessions of this user (may be given several times)
+    /// Never cancel sessions of this user (may be given several times). PostgreSQL: of this `application_name`, which any
+    /// client may give itself
     #[arg(long, value_name = "USER")]
     protect_user: Vec<String>,
     /// Append every decision, order and outcome to this file, one JSON object a line (docs/audit.md)

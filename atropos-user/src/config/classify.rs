@@ -16,7 +16,8 @@ impl Preset {
 impl TaskClass {
     /// Whether work of this user with this statement belongs to the class.
     fn includes(&self, principal: &str, statement: &str) -> bool {
-        self.principals.iter().any(|known| known == principal)
+        (self.without_principal && principal.is_empty())
+            || self.principals.iter().any(|known| known == principal)
             || self
                 .statements
                 .iter()

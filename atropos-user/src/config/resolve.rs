@@ -80,6 +80,7 @@ impl Preset {
                 &sessions.busy,
             ]);
             all.extend(&sessions.checks);
+            all.extend(&sessions.times);
             all.extend(sessions.lets.iter().map(|(_, formula)| formula));
             all.extend(&sessions.present);
             let optional = [

@@ -99,6 +99,9 @@ fn probe(out: &mut String, probe: &ProbeReport) {
             );
         }
     }
+    if let Some(why) = &probe.refused {
+        let _ = write!(out, "; the kernel refuses it: {why}");
+    }
     if let Some(one) = &probe.fired {
         fired(out, probe, one);
     }

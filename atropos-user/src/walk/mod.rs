@@ -16,7 +16,7 @@ mod trust;
 pub use cache::{Fields, Look};
 pub use graph::{Edge, Graph, LockWalk, WaitFor};
 pub use list::Ticket;
-pub use sessions::{SessionList, SessionView};
+pub use sessions::{SessionList, SessionView, Times};
 pub use trust::Trust;
 
 use crate::config::expr::{BindError, Bindings, Bound};

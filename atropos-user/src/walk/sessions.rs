@@ -14,8 +14,8 @@ const NS_IN_US: u64 = 1000;
 const NS_IN_S: u64 = 1_000_000_000;
 /// From 1970 to 2000, seconds.
 const EPOCH_2000_S: u64 = 946_684_800;
-/// How far the two clocks of one start may differ, seconds: the wall clock is stepped now and then.
-const CLOCK_SLACK_S: i64 = 5;
+/// How far the two clocks of one start may differ, seconds: the wall clock is slewed, and steps by less are not worth a word.
+const CLOCK_SLACK_S: u64 = 5;
 
 /// One session as its memory shows it.
 #[expect(
@@ -46,6 +46,19 @@ pub struct SessionView {
     pub killed: bool,
     /// It takes one of the places that there are for sessions.
     pub takes_slot: bool,
+    /// Whether its times can be believed. Those that cannot be are unknown: 0.
+    pub times: Times,
+}
+
+/// What the checks say of a session's times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Nothing: the preset has no check of times, or the session tells none.
+    Unchecked,
+    /// All of them hold.
+    Agree,
+    /// One does not hold: somebody set a clock, the session's own (`SET TIMESTAMP`) or the machine's.
+    Differ,
 }
 
 /// The bound list of sessions.
@@ -68,6 +81,7 @@ pub struct SessionList {
     started_us: Option<Bound>,
     ended_us: Option<Bound>,
     started_epoch_s: Option<Bound>,
+    times: Vec<Check>,
     killed: Option<Bound>,
     text: Option<Text>,
     principal: Option<Text>,
@@ -114,6 +128,7 @@ impl SessionList {
             started_us: optional(&sessions.started_us)?,
             ended_us: optional(&sessions.ended_us)?,
             started_epoch_s: optional(&sessions.started_epoch_s)?,
+            times: bind_checks(&sessions.times, &names)?,
             killed: optional(&sessions.killed)?,
             text: sessions
                 .text
@@ -135,9 +150,34 @@ impl SessionList {
     /// Every session, in the order of the list. `epoch_minus_monotonic_ns` is this machine's wall clock less its
     /// monotonic clock, for the check that the two starts agree.
     ///
+    /// Where sessions tell times that can be checked, those of one must agree: what makes them differ (a clock that is set)
+    /// does so for the sessions that it meets, a wrong layout for all.
+    ///
     /// # Errors
     /// The first check that does not hold: the list changed while it was read, or the layout is wrong.
     pub fn read(
+        &self,
+        memory: &dyn Memory,
+        epoch_minus_monotonic_ns: i64,
+    ) -> Result<Vec<SessionView>, WalkError> {
+        let views = self.read_again(memory, epoch_minus_monotonic_ns)?;
+        let agree = |view: &SessionView| view.times == Times::Agree;
+        match views.iter().find(|view| view.times == Times::Differ) {
+            Some(view) if !views.iter().any(agree) => Err(WalkError::Check {
+                check: "the start by one clock agrees with that by another, in some session"
+                    .to_owned(),
+                what: "session",
+                address: view.key,
+            }),
+            _ => Ok(views),
+        }
+    }
+
+    /// The same in a process where times of a session have agreed before: the layout is right, whatever became of the clocks.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_again(
         &self,
         memory: &dyn Memory,
         epoch_minus_monotonic_ns: i64,
@@ -203,27 +243,12 @@ impl SessionList {
                 .map_or(Ok(0), |bound| bound.eval(&of, memory))
         };
         let moment = |us: u64| self.monotonic_ns(us, epoch_minus_monotonic_ns);
-        let started_ns = moment(number(&self.started_us)?);
-        if let (Some(epoch_s), 1..) = (&self.started_epoch_s, started_ns) {
-            let (epoch_s, started_s) = (
-                epoch_s.eval(&of, memory)?.cast_signed(),
-                (started_ns / NS_IN_S).cast_signed(),
-            );
-            if started_s
-                .saturating_add(epoch_minus_monotonic_ns / NS_IN_S.cast_signed())
-                .abs_diff(epoch_s)
-                > CLOCK_SLACK_S.unsigned_abs()
-            {
-                let check =
-                    "the start by the monotonic clock agrees with the start by the wall clock"
-                        .to_owned();
-                return Err(WalkError::Check {
-                    check,
-                    what: "session",
-                    address: key,
-                });
-            }
-        }
+        let (started_ns, ended_ns) = (
+            moment(number(&self.started_us)?),
+            moment(number(&self.ended_us)?),
+        );
+        let times = self.times(&of, memory, started_ns, epoch_minus_monotonic_ns)?;
+        let believed = |ns| if times == Times::Differ { 0 } else { ns };
         Ok(SessionView {
             key,
             id: self.id.eval(&of, memory)?,
@@ -232,14 +257,42 @@ impl SessionList {
             busy: self.busy.eval(&of, memory)? != 0,
             in_transaction: number(&self.in_transaction)? != 0,
             explicit_locks: number(&self.explicit_locks)? != 0,
-            started_ns,
-            ended_ns: moment(number(&self.ended_us)?),
+            started_ns: believed(started_ns),
+            ended_ns: believed(ended_ns),
             killed: number(&self.killed)? != 0,
             takes_slot: match &self.takes_slot {
                 Some(takes_slot) => takes_slot.eval(&of, memory)? != 0,
                 None => true,
             },
+            times,
         })
+    }
+
+    /// What the checks say of a session's times.
+    fn times(
+        &self,
+        of: &[u64],
+        memory: &dyn Memory,
+        started_ns: u64,
+        epoch_minus_monotonic_ns: i64,
+    ) -> Result<Times, Fault> {
+        if started_ns == 0 || (self.started_epoch_s.is_none() && self.times.is_empty()) {
+            return Ok(Times::Unchecked);
+        }
+        if let Some(epoch_s) = &self.started_epoch_s {
+            let epoch_s = epoch_s.eval(of, memory)?.cast_signed();
+            let started_s = (started_ns / NS_IN_S).cast_signed();
+            let told_s = started_s.saturating_add(epoch_minus_monotonic_ns / NS_IN_S.cast_signed());
+            if told_s.abs_diff(epoch_s) > CLOCK_SLACK_S {
+                return Ok(Times::Differ);
+            }
+        }
+        for check in &self.times {
+            if check.bound.eval(of, memory)? == 0 {
+                return Ok(Times::Differ);
+            }
+        }
+        Ok(Times::Agree)
     }
 
     /// Whether an entry of the list is a session.

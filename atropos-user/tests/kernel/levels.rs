@@ -86,3 +86,36 @@ fn suspicion_during_a_sample_brings_the_probes_that_are_not_sampled_and_ends_wit
         (after[2] == before[2] && after[0] == before[0] + 1).then_some(())
     });
 }
+
+#[test]
+fn a_probe_that_the_kernel_refuses_is_told_its_resource_is_blind_and_the_rest_goes_on() {
+    let mut target = Fixture::start();
+    let mut resolved = resolve(target.pid(), OPS);
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("ops");
+    resolved.probes[2].place.as_mut().unwrap().file = missing.clone();
+    let mut probes = attach(&resolved);
+    probes.set_level(Level::Suspect, monotonic_ns()).unwrap();
+    probes.wait().unwrap();
+    let harvest = probes.harvest(monotonic_ns()).unwrap();
+    assert_eq!(harvest.refused.len(), 1, "{:?}", harvest.refused);
+    assert!(
+        harvest.refused[0].contains("not_sampled"),
+        "{:?}",
+        harvest.refused
+    );
+    assert_eq!(harvest.blind.len(), 1);
+    assert!(harvest.blind[0].reason.starts_with("lock: cannot attach"));
+    pass(&mut target);
+    assert_eq!(hits(&probes), [1, 1, 0], "what is not refused is there");
+    // It is tried again after a while, and not before.
+    std::os::unix::fs::symlink(target.program(), &missing).unwrap();
+    probes.harvest(monotonic_ns()).unwrap();
+    probes.wait().unwrap();
+    assert_eq!(probes.refused().count(), 1);
+    probes.harvest(monotonic_ns() + 6_000_000_000).unwrap();
+    probes.wait().unwrap();
+    assert_eq!(probes.refused().count(), 0);
+    pass(&mut target);
+    assert_eq!(hits(&probes), [2, 2, 1]);
+}

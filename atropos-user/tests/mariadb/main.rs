@@ -11,7 +11,10 @@
 mod common;
 
 mod agent;
+mod clocks;
 mod late;
+mod replica;
 mod safety;
 mod scene;
 mod stall;
+mod who;

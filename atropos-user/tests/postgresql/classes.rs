@@ -180,3 +180,31 @@ async fn a_parallel_query_is_one_task_and_its_leader_is_who_would_be_ended() {
     assert!(query.await.unwrap().is_err());
     alter.await.unwrap().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_calls_itself_something_else_is_called_so_from_then_on() {
+    let Some(server) = server().await else { return };
+    let resolved = resolve(server.pid, preset());
+    let mut watcher = resolved.watcher().unwrap();
+    let (client, pid) = server.connect().await;
+    let called = "set application_name = 'first'; begin; select * from t where id = 7";
+    client.batch_execute(called).await.unwrap();
+    let mut principal = || {
+        wait_for("the session to be seen", || {
+            let view = watcher.look(&resolved.memory, clock::monotonic_ns(), &[]);
+            let state = view.sessions.into_iter().find(|state| state.id == pid)?;
+            Some((state.principal, state.digest))
+        })
+    };
+    assert_eq!(principal().0, "first");
+    let (_, alter) = starts(&server, "alter table t add column c int").await;
+    // It takes part in a wait from here on, with a request that does not change.
+    wait_for("the other to wait", || {
+        (!principal().1.is_empty()).then_some(())
+    });
+    let called = "set application_name = 'second'";
+    client.batch_execute(called).await.unwrap();
+    assert_eq!(principal().0, "second");
+    client.batch_execute("commit").await.unwrap();
+    alter.await.unwrap().unwrap();
+}

@@ -9,7 +9,7 @@
 use atropos::engine::input::{
     Activity, Blind, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey,
     InstanceName, Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey,
-    SessionState, SessionUsage, Snapshot, Tick, Usage, Wait,
+    SessionState, SessionUsage, Snapshot, Tick, Unseen, Usage, Wait,
 };
 use atropos::engine::record::{
     Assessment, Candidate, Decision, Gain, HeldInstance, Order, PassedOver, Task, Trigger,
@@ -194,6 +194,14 @@ pub fn every_kind_of_input() -> Vec<Input> {
             lost_ns: 500,
             held: 7,
         }],
+    }));
+    inputs.push(Input::Unseen(Unseen {
+        at_ns: 14,
+        requests: RequestStats {
+            completed: Some(3),
+            covered_ns: 9,
+            latency: vec![(4, 2)],
+        },
     }));
     inputs
 }

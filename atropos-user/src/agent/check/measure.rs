@@ -28,6 +28,11 @@ impl Report {
             sleep(TICK);
             lost_count += probes.harvest(clock::monotonic_ns())?.lost;
         }
+        for (names, why) in probes.refused() {
+            for probe in self.probes.iter_mut().filter(|p| names.contains(&p.name)) {
+                probe.refused = Some(why.to_owned());
+            }
+        }
         let now_ns = clock::monotonic_ns();
         for reading in probes.readings() {
             let Some(probe) = self

@@ -79,6 +79,9 @@ pub struct ProbeReport {
     pub place: Option<Result<PlaceReport, Vec<String>>>,
     /// Places that the preset offers.
     pub alternatives: Vec<String>,
+    /// Why the kernel did not let it be attached, if that was tried in vain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// Passings in the time of the check, if probes were attached.
     pub hits: Option<u64>,
     /// The same in more words.
@@ -166,6 +169,7 @@ impl Report {
                 .iter()
                 .map(|alternative| location(&alternative.location.value))
                 .collect(),
+            refused: None,
             hits: None,
             fired: None,
             calm: None,
@@ -234,7 +238,7 @@ impl Report {
         let probes = self
             .probes
             .iter()
-            .all(|probe| !matches!(probe.place, Some(Err(_))));
+            .all(|probe| !matches!(probe.place, Some(Err(_))) && probe.refused.is_none());
         let resources = self
             .resources
             .iter()

@@ -65,6 +65,9 @@ fn sight(
         let reason = "the preset has neither a walk for it nor a probe that has a place here";
         return (Sight::Blind, vec![reason.to_owned()]);
     }
+    if let Some(refused) = probes.iter().find_map(|probe| probe.refused.clone()) {
+        return (Sight::Blind, vec![refused]);
+    }
     let shed: Vec<&str> = probes
         .iter()
         .filter(|probe| probe.level == Level::Calm)
@@ -116,6 +119,7 @@ mod tests {
             level: Level::Calm,
             op: "WaitBegin".to_owned(),
             alternatives: Vec::new(),
+            refused: None,
             hits: None,
             fired: None,
             calm,

@@ -4,6 +4,7 @@
 //! learn what is normal. Suspect: all of them. How much of it, the [`Governor`] says: it is told once a tick what they cost.
 //! Whoever attaches or detaches waits for the kernel; the agent does not (see `fitted`).
 
+mod absent;
 mod cpu;
 mod fitted;
 mod kept;
@@ -23,7 +24,7 @@ use atropos_common::scope::Scope;
 use super::clock;
 use super::kept::{Kept, Uses};
 use super::resolve::Resolved;
-use crate::engine::input::{Blind, ResourceId};
+use crate::engine::input::Blind;
 use crate::engine::record::Level;
 use crate::governor::{Change, Costs, Governor, Reading};
 use crate::kernel::{
@@ -56,8 +57,10 @@ pub struct Harvest {
     pub uses: Uses,
     /// What the governor changed.
     pub changes: Vec<Change>,
-    /// Resources whose probes are shed.
+    /// Resources whose probes are shed, or refused by the kernel.
     pub blind: Vec<Blind>,
+    /// Why probes are not attached that should be, one sentence each.
+    pub refused: Vec<String>,
     /// What a passing costs on this machine has just been measured, or could not be.
     pub calibrated: Option<Result<Costs, String>>,
 }
@@ -166,10 +169,11 @@ impl Probes {
         &self.costs
     }
 
-    /// Changes the level. The fuller set is on its way when this returns; [`Self::harvest`] sees it through.
+    /// Changes the level. The fuller set is on its way when this returns; [`Self::harvest`] sees it through, and tells of
+    /// probes that the kernel refuses: all others stay.
     ///
     /// # Errors
-    /// When the kernel refuses a probe of the fuller set; the calm set stays.
+    /// When a map of the kernel half cannot be read.
     pub fn set_level(&mut self, level: Level, now_ns: u64) -> Result<()> {
         self.governor.enter(level, now_ns);
         self.fit(now_ns)
@@ -200,13 +204,13 @@ impl Probes {
         Ok(Some(self.kernel.orders()?.at(sites)))
     }
 
-    /// Waits until everything is attached that is on its way.
+    /// Waits until everything is attached that is on its way, or refused.
     ///
     /// # Errors
-    /// When the kernel refuses a probe.
+    /// When a map cannot be written.
     pub fn wait(&mut self) -> Result<()> {
         for index in 0..self.units.len() {
-            if let Some(since_ns) = self.units[index].wait(&mut self.kernel)? {
+            if let Some(since_ns) = self.units[index].wait(&mut self.kernel) {
                 self.came(index, since_ns)?;
             }
         }
@@ -216,7 +220,7 @@ impl Probes {
     /// Takes what has come in, and starts or ends a sample when it is time.
     ///
     /// # Errors
-    /// When a map cannot be read or a probe not be attached.
+    /// When a map cannot be read.
     pub fn harvest(&mut self, now_ns: u64) -> Result<Harvest> {
         self.settle()?;
         let mut harvest = Harvest::default();
@@ -252,6 +256,7 @@ impl Probes {
         harvest.calibrated = self.calibrated();
         harvest.changes = self.govern(now_ns)?;
         harvest.blind = self.blind();
+        harvest.refused = self.refused().map(|(_, why)| why.to_owned()).collect();
         self.harvested_ns = now_ns;
         harvest.uses = self.uses(now_ns);
         self.close_ended(&harvest.events);
@@ -328,40 +333,18 @@ impl Probes {
         }))
     }
 
-    /// Resources that cannot be seen since their probes are shed. Without the marks of its tasks nothing is known of an
-    /// application that tells by marks.
-    fn blind(&self) -> Vec<Blind> {
-        let mut blind = Vec::new();
-        for index in self.governor.shed() {
-            let unit = &self.units[index].planned.unit;
-            let all = self.marks && unit.resource.is_none();
-            for (resource, name) in (0..).map(ResourceId).zip(&self.resources) {
-                if all || unit.resource == Some(resource) {
-                    blind.push(Blind {
-                        resource,
-                        reason: format!(
-                            "{name}: over budget, so that its probes are detached: {}",
-                            unit.probes.join(", ")
-                        ),
-                    });
-                }
-            }
-        }
-        blind
-    }
-
     /// Attaches what the governor wants attached, and detaches the rest.
     fn fit(&mut self, now_ns: u64) -> Result<()> {
         for (index, unit) in self.units.iter_mut().enumerate() {
             let wanted = self.governor.wants(index, now_ns);
-            if wanted && unit.is_off() {
+            if wanted && unit.is_off(now_ns) {
                 if unit.planned.times_requests {
                     self.counters.start_sample(now_ns)?;
                 }
                 if let Some(keeps) = unit.planned.keeps {
                     close_unseen(&mut self.kernel, keeps);
                 }
-                unit.begin(&mut self.kernel)?;
+                unit.begin(&mut self.kernel);
             } else if !wanted {
                 unit.detach();
             }
@@ -372,7 +355,7 @@ impl Probes {
     /// Takes over what the kernel has attached since.
     fn settle(&mut self) -> Result<()> {
         for index in 0..self.units.len() {
-            if let Some(since_ns) = self.units[index].settle(&mut self.kernel)? {
+            if let Some(since_ns) = self.units[index].settle(&mut self.kernel) {
                 self.came(index, since_ns)?;
             }
         }

@@ -228,6 +228,8 @@ pub struct TaskClass {
     pub statements: Vec<String>,
     /// User names.
     pub principals: Vec<String>,
+    /// Those of whom nobody can tell who they belong to are of it as well.
+    pub without_principal: bool,
     /// It lets go by itself of what others want once somebody has waited so long, nanoseconds.
     pub yields_ns: Option<u64>,
     /// Nobody waits for the answer: what was ended is to be run again after so long at the latest, nanoseconds.

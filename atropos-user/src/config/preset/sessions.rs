@@ -41,8 +41,10 @@ pub struct Sessions {
     pub started_us: Option<Formula>,
     /// End of the last request, microseconds of [`Self::clock`].
     pub ended_us: Option<Formula>,
-    /// The start again, in seconds since 1970, to check the layout with.
+    /// The start again, in seconds since 1970: a check of the times.
     pub started_epoch_s: Option<Formula>,
+    /// Each must be true of a session's times, or these are unknown; in some session they are, or the layout is wrong.
+    pub times: Vec<Formula>,
     /// Not 0 once it has been asked to stop.
     pub killed: Option<Formula>,
     /// The statement.

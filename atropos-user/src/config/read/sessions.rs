@@ -62,6 +62,7 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Sessions>
         started_us: one("started_us"),
         ended_us: one("ended_us"),
         started_epoch_s: one("started_epoch_s"),
+        times: fields.formulas("times", &scope),
         killed: one("killed"),
         progress: steps(&fields, &scope),
         notes: notes(&fields, &scope),

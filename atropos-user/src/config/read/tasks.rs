@@ -48,7 +48,8 @@ pub(super) fn classes(root: &Fields<'_>) -> Vec<TaskClass> {
 /// One class.
 fn class(fields: &Fields<'_>, name: Option<Located<String>>) -> Option<TaskClass> {
     let (statements, principals) = (fields.texts("statements"), fields.texts("principals"));
-    if statements.is_empty() && principals.is_empty() {
+    let without_principal = fields.flag("without_principal", false);
+    if statements.is_empty() && principals.is_empty() && !without_principal {
         let message = "nothing belongs to this class";
         fields.report.add(
             Problem::at(fields.place, message)
@@ -85,6 +86,7 @@ fn class(fields: &Fields<'_>, name: Option<Located<String>>) -> Option<TaskClass
             .into_iter()
             .map(|principal| principal.value)
             .collect(),
+        without_principal,
         yields_ns: fields.duration_ns("yields"),
         background_ns: fields.duration_ns("background"),
     })
