@@ -27,6 +27,7 @@ mod familiar;
 mod gain;
 mod group;
 mod guard;
+mod hints;
 mod holds;
 mod ledger;
 mod live;
@@ -50,6 +51,7 @@ pub use settings::Settings;
 use blame::Graph;
 use detector::{Detector, Flight};
 use guard::Guard;
+use hints::Wakers;
 use ledger::Ledger;
 use overload::Overload;
 use pacing::{Flying, Step};
@@ -61,6 +63,7 @@ pub struct Engine {
     ledger: Ledger,
     detector: Detector,
     guard: Guard,
+    wakers: Wakers,
     overload: Overload,
     /// Orders in flight, of one decision.
     flying: Vec<Flying>,
@@ -83,6 +86,8 @@ pub struct Footprint {
     pub instances: usize,
     /// Sessions whose use of a resource is known, for each resource.
     pub usages: usize,
+    /// Threads that were seen to wake waiters.
+    pub wakers: usize,
 }
 
 impl Engine {
@@ -93,6 +98,7 @@ impl Engine {
             ledger: Ledger::new(&settings.resources, settings.tuning.window_ns),
             detector: Detector::new(settings.slo, &settings.tuning),
             guard: Guard::default(),
+            wakers: Wakers::default(),
             overload: Overload::default(),
             flying: Vec::new(),
             advised: Vec::new(),
@@ -117,6 +123,11 @@ impl Engine {
                 self.report(report, out);
             }
             Input::Usage(usage) => self.ledger.usage(usage),
+            Input::Woken(woken) => {
+                self.ledger.advance(woken.at_ns);
+                self.wakers.look(woken, &self.ledger);
+                self.wakers.tell(&self.settings, &self.ledger, out);
+            }
             Input::Tick(tick) => self.ledger.tick(tick),
         }
         for flying in &mut self.flying {
@@ -136,12 +147,14 @@ impl Engine {
             holds: self.ledger.hold_count(),
             instances: self.ledger.names.len(),
             usages: self.ledger.usage_count(),
+            wakers: self.wakers.count(),
         }
     }
 
     fn tick(&mut self, tick: &Tick, out: &mut Vec<Effect>) {
         let now_ns = self.ledger.now_ns;
         self.guard.forget(&self.settings, now_ns);
+        self.wakers.forget(now_ns);
         self.detector.count(tick, now_ns);
         let graph = blame::assign(&self.ledger);
         let flights = self.flights(&graph);

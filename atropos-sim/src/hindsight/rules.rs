@@ -53,7 +53,7 @@ impl Rules {
             Input::Snapshot(snapshot) => self.picture.snapshot(snapshot),
             Input::Tick(tick) => self.tick(tick, lines),
             // The rules look at processor, pages and heap in a unit of their own, which a recording does not have.
-            Input::Outcome(_) | Input::Usage(_) => {}
+            Input::Outcome(_) | Input::Usage(_) | Input::Woken(_) => {}
         }
     }
 

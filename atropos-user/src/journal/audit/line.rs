@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::engine::input::OrderResult;
-use crate::engine::record::{Decision, Level, Order, OrderOutcome, OverloadNote, Task};
+use crate::engine::record::{Decision, Hints, Level, Order, OrderOutcome, OverloadNote, Task};
 use crate::engine::settings::Mode;
 use crate::governor::Change;
 
@@ -61,6 +61,9 @@ pub(super) enum Body<'a> {
     },
     Overload {
         overload: &'a OverloadNote,
+    },
+    Hints {
+        hints: &'a Hints,
     },
     Level {
         level: Level,
