@@ -3,6 +3,9 @@
 //! A wake-up hints at who kept whom waiting and proves nothing: a lock is handed on by whoever lets it go, but a thread is also woken
 //! for a hundred other reasons.
 
+/// Where `HITS` counts the wake-ups by threads in scope, while somebody asks for them. Sites have cookies from 1 on.
+pub const WAKES_SITE: u16 = 0;
+
 /// Who woke whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]

@@ -34,8 +34,8 @@ mod tasks;
 mod usage;
 mod wakes;
 
-use aya_ebpf::macros::{btf_tracepoint, tracepoint, uprobe};
-use aya_ebpf::programs::{BtfTracePointContext, ProbeContext, TracePointContext};
+use aya_ebpf::macros::{raw_tracepoint, tracepoint, uprobe};
+use aya_ebpf::programs::{ProbeContext, RawTracePointContext, TracePointContext};
 
 /// A probed address was passed.
 #[uprobe]
@@ -50,8 +50,8 @@ fn order(ctx: ProbeContext) {
 }
 
 /// `sched_process_exit`: a thread is about to go; `current` is that thread.
-#[btf_tracepoint(function = "sched_process_exit")]
-fn task_exit(_ctx: BtfTracePointContext) {
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+fn task_exit(_ctx: RawTracePointContext) {
     let _ = tasks::exit();
 }
 

@@ -136,6 +136,7 @@ impl Engine {
             explain::group(&mut decision, &found.group);
             decision.group = Some(found.group);
         }
+        decision.hints = self.wakers.hints(&self.settings, &self.ledger);
         out.push(Effect::Decision(Box::new(decision)));
         for order in orders {
             self.follow(order, graph, out);
@@ -327,6 +328,7 @@ impl Engine {
             candidates,
             orders: orders.to_vec(),
             group: None,
+            hints: Vec::new(),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::guard::class_of;
 use super::input::{Activity, BlockKind, SessionKey};
 use super::ledger::Ledger;
 use super::record::{
-    Assessment, Candidate, Decision, Gain, Group, GroupBy, HeldInstance, Order, OrderOutcome,
+    Assessment, Candidate, Decision, Gain, Group, GroupBy, HeldInstance, Hint, Order, OrderOutcome,
     OutcomeKind, PassedOver, Task,
 };
 use super::settings::Settings;
@@ -321,6 +321,27 @@ fn why(candidate: &Candidate) -> String {
             "it waits itself at this moment, for a lock whose holders cannot be seen".to_owned()
         }
     }
+}
+
+/// Who woke whom, and that it proves nothing.
+pub(super) fn hint(hint: &Hint, thread_name: &str) -> String {
+    let by = match &hint.task {
+        Some(task) if task.id != 0 => who(task),
+        _ if thread_name.is_empty() => format!("thread {}", hint.thread),
+        _ => format!("thread {} ({thread_name})", hint.thread),
+    };
+    let (sessions, was) = match hint.waiter_count {
+        1 => ("1 session".to_owned(), "was"),
+        count => (format!("{count} sessions"), "were"),
+    };
+    let times = match hint.wake_count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    };
+    format!(
+        "{sessions} that waited for {} {was} woken by {by}, {times}: a hint at who held it, no proof",
+        hint.instances.join(", ")
+    )
 }
 
 /// What became of an order.

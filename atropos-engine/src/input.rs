@@ -49,6 +49,8 @@ pub enum Input {
     Usage(Usage),
     /// In the place of a tick: the sessions could not be looked at.
     Unseen(Unseen),
+    /// Who woke sessions that waited for what nobody can be told to hold.
+    Woken(Woken),
 }
 
 impl Input {
@@ -62,6 +64,7 @@ impl Input {
             Self::Outcome(report) => report.at_ns,
             Self::Usage(usage) => usage.at_ns,
             Self::Unseen(unseen) => unseen.at_ns,
+            Self::Woken(woken) => woken.at_ns,
         }
     }
 }
@@ -349,4 +352,40 @@ pub struct SessionUsage {
     /// MEMORY: what it holds at `at_ns`, in the resource's unit (pages, bytes; for versions the age of its view in
     /// nanoseconds); 0 if that is not known or nothing.
     pub held: u64,
+}
+
+/// Who woke sessions while they waited for what nobody can be told to hold, as seen in a short look. A hint at who held it and
+/// no proof ([`Evidence::Inference`]): a thread is woken for a hundred reasons.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Woken {
+    /// End of the look.
+    pub at_ns: u64,
+    /// How long the look was.
+    pub covered_ns: u64,
+    /// Whom by whom, at most [`Woken::MOST`].
+    pub wakes: Vec<WakeUp>,
+}
+
+impl Woken {
+    /// Most pairs that one look tells of: those with the most wake-ups.
+    pub const MOST: usize = 64;
+}
+
+/// One session that was woken by one thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakeUp {
+    /// Of which resource.
+    pub resource: ResourceId,
+    /// What it waited for.
+    pub instance: InstanceKey,
+    /// Who waited and was woken.
+    pub waiter: SessionKey,
+    /// The thread that woke it.
+    pub thread: u32,
+    /// What the system calls that thread.
+    pub name: String,
+    /// Whose thread it is, if a session's.
+    pub waker: Option<SessionKey>,
+    /// How often in the look, at most.
+    pub count: u64,
 }

@@ -30,6 +30,7 @@ mod gain;
 mod graph;
 mod group;
 mod guard;
+mod hints;
 mod holds;
 mod ledger;
 mod live;
@@ -56,6 +57,7 @@ pub use settings::Settings;
 use detector::{Detector, Flight};
 use graph::Graph;
 use guard::Guard;
+use hints::Wakers;
 use ledger::Ledger;
 use overload::Overload;
 use pacing::{Flying, Step};
@@ -68,6 +70,7 @@ pub struct Engine {
     ledger: Ledger,
     detector: Detector,
     guard: Guard,
+    wakers: Wakers,
     overload: Overload,
     requeue: Requeue,
     /// Orders in flight, of one decision.
@@ -93,6 +96,8 @@ pub struct Footprint {
     pub instances: usize,
     /// Sessions whose use of a resource is known, for each resource.
     pub usages: usize,
+    /// Threads that were seen to wake waiters.
+    pub wakers: usize,
 }
 
 impl Engine {
@@ -103,6 +108,7 @@ impl Engine {
             ledger: Ledger::new(&settings.resources, settings.tuning.window_ns),
             detector: Detector::new(settings.slo, &settings.tuning),
             guard: Guard::default(),
+            wakers: Wakers::default(),
             overload: Overload::default(),
             requeue: Requeue::default(),
             flying: Vec::new(),
@@ -129,6 +135,11 @@ impl Engine {
                 self.report(report, out);
             }
             Input::Usage(usage) => self.ledger.usage(usage),
+            Input::Woken(woken) => {
+                self.ledger.advance(woken.at_ns);
+                self.wakers.look(woken, &self.ledger);
+                self.wakers.tell(&self.settings, &self.ledger, out);
+            }
             Input::Tick(tick) => self.ledger.tick(tick),
             Input::Unseen(unseen) => self.unseen(unseen, out),
         }
@@ -149,12 +160,14 @@ impl Engine {
             holds: self.ledger.hold_count(),
             instances: self.ledger.names.len(),
             usages: self.ledger.usage_count(),
+            wakers: self.wakers.count(),
         }
     }
 
     fn tick(&mut self, tick: &Tick, out: &mut Vec<Effect>) {
         let now_ns = self.ledger.now_ns;
         self.guard.forget(&self.settings, now_ns);
+        self.wakers.forget(now_ns);
         self.detector.count(&tick.requests, now_ns);
         let graph = blame::assign(&self.ledger);
         let mut flights = std::mem::take(&mut self.flights);

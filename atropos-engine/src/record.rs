@@ -21,6 +21,8 @@ pub enum Effect {
     Outcome(OrderOutcome),
     /// What to do about work that was ended.
     Advice(Advice),
+    /// Who may hold what nobody can be told to hold: for a person alone.
+    Hints(Hints),
 }
 
 /// How closely the target is watched (DESIGN section 4).
@@ -80,6 +82,39 @@ pub struct Decision {
     /// The group that is to blame together, where no single task is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
+    /// Who woke those that waited for what nobody can be told to hold, in the seconds before. No part of the reasons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<Hint>,
+}
+
+/// What is new of who wakes those that wait for a resource whose holders are not seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hints {
+    /// When it was seen.
+    pub at_ns: u64,
+    /// Of that resource, the one with the most wake-ups first.
+    pub hints: Vec<Hint>,
+}
+
+/// Somebody woke those that waited for what nobody can be told to hold: it may have been the holder, or have held it before them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hint {
+    /// Of which resource.
+    pub resource: ResourceId,
+    /// What was waited for.
+    pub instances: Vec<String>,
+    /// Sessions that waited and were woken.
+    pub waiter_count: u64,
+    /// How often, at most.
+    pub wake_count: u64,
+    /// The thread that woke them.
+    pub thread: u32,
+    /// Its session, where it is one's.
+    pub task: Option<Task>,
+    /// Always [`Evidence::Inference`].
+    pub evidence: Evidence,
+    /// In one sentence.
+    pub says: String,
 }
 
 /// Tasks that are to blame together while each by itself does what is usual.

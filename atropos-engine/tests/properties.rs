@@ -8,7 +8,7 @@ use atropos_engine::Engine;
 use atropos_engine::input::{
     Activity, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey, InstanceName,
     Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey, SessionState,
-    SessionUsage, Snapshot, Tick, Unseen, Usage, Wait,
+    SessionUsage, Snapshot, Tick, Unseen, Usage, Wait, WakeUp, Woken,
 };
 use atropos_engine::record::Effect;
 use kit::{EXCLUSIVE, MS, Obey, SHARED, Sense, World, all_kinds, settings};
@@ -148,6 +148,34 @@ fn usage() -> impl Strategy<Value = Input> {
         })
 }
 
+/// A look at who woke whom.
+fn woken(at_ns: impl Strategy<Value = u64>) -> impl Strategy<Value = Input> {
+    let one = (
+        0..2u16,
+        instance(),
+        session(),
+        0..4u32,
+        any::<bool>(),
+        0..9u64,
+    );
+    let one = one.prop_map(|(resource, instance, waiter, thread, own, count)| WakeUp {
+        resource: ResourceId(resource * 9),
+        instance,
+        waiter,
+        thread,
+        name: "thread".to_owned(),
+        waker: own.then_some(SessionKey(u64::from(thread))),
+        count,
+    });
+    (at_ns, prop::collection::vec(one, 0..6)).prop_map(|(at_ns, wakes)| {
+        Input::Woken(Woken {
+            at_ns,
+            covered_ns: 100 * MS,
+            wakes,
+        })
+    })
+}
+
 /// One input at a time near `at_ms`, before or after what came before.
 fn input() -> impl Strategy<Value = Input> {
     let at_ns = || (0..3000u64).prop_map(|at_ms| at_ms * MS);
@@ -202,6 +230,7 @@ fn input() -> impl Strategy<Value = Input> {
         1 => (at_ns(), 1..9u64).prop_map(|(at_ns, count)| Input::Lost(Lost { at_ns, count })),
         1 => report,
         2 => usage(),
+        1 => woken(at_ns()),
     ]
 }
 
@@ -261,6 +290,21 @@ fn play(plan: &Plan, sense: Sense) -> World {
     world
 }
 
+/// What the engine says of these inputs, but for the hints.
+fn without_hints(inputs: &[Input]) -> Vec<Effect> {
+    let (mut engine, mut effects) = (Engine::new(settings()), Vec::new());
+    for input in inputs {
+        engine.handle(input, &mut effects);
+    }
+    effects.retain(|effect| !matches!(effect, Effect::Hints(_)));
+    for effect in &mut effects {
+        if let Effect::Decision(decision) = effect {
+            decision.hints.clear();
+        }
+    }
+    effects
+}
+
 /// Whether a fresh engine, given these inputs, orders something too soon after a loss that it knew of: an order and a loss
 /// may carry the same time, so what counts is which came first.
 fn orders_in_quarantine(inputs: &[Input]) -> bool {
@@ -310,6 +354,19 @@ proptest! {
     fn no_order_of_a_played_incident_falls_into_a_quarantine(plan in plan()) {
         let world = play(&plan, Sense::Walk);
         prop_assert!(!orders_in_quarantine(&world.inputs));
+    }
+
+    #[test]
+    fn who_woke_whom_changes_nothing_but_the_hints(plan in plan(), look in woken(Just(0)), every in 1..40usize) {
+        let world = play(&plan, Sense::Walk);
+        let mut inputs = Vec::new();
+        for (n, input) in world.inputs.iter().enumerate() {
+            inputs.push(input.clone());
+            if let (0, Input::Woken(look)) = (n % every, &look) {
+                inputs.push(Input::Woken(Woken { at_ns: input.at_ns(), ..look.clone() }));
+            }
+        }
+        prop_assert_eq!(without_hints(&world.inputs), without_hints(&inputs));
     }
 
     #[test]
@@ -367,12 +424,14 @@ proptest! {
             prop_assert!(footprint.sessions as u64 <= SESSIONS && footprint.waits as u64 <= SESSIONS);
             prop_assert!(footprint.holds as u64 <= SESSIONS * 4);
             prop_assert!(footprint.usages as u64 <= SESSIONS * 3);
+            prop_assert!(footprint.wakers <= 8 * Woken::MOST);
         }
         for key in 0..SESSIONS {
             let event = Event { at_ns: 3000 * MS, session: SessionKey(key), kind: EventKind::SessionEnd };
             engine.handle(&Input::Event(event), &mut effects);
         }
-        let tick = Tick { at_ns: 4000 * MS, requests: RequestStats::default(), sessions: Vec::new(), blind: Vec::new() };
+        // What woke whom is kept for five seconds.
+        let tick = Tick { at_ns: 8000 * MS, requests: RequestStats::default(), sessions: Vec::new(), blind: Vec::new() };
         engine.handle(&Input::Tick(tick), &mut effects);
         prop_assert_eq!(engine.footprint(), atropos_engine::Footprint::default());
     }

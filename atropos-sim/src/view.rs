@@ -329,7 +329,7 @@ impl Controller for Watched {
 fn line(effect: &Effect) -> Option<String> {
     let at = |ns: u64| ns as f64 / 1e9;
     match effect {
-        Effect::Level(_) | Effect::Cancel(_) => None,
+        Effect::Level(_) | Effect::Cancel(_) | Effect::Hints(_) => None,
         Effect::Overload(note) => Some(format!(
             "{:8.3} s {:?}: {}",
             at(note.at_ns),

@@ -107,12 +107,6 @@ fn kernel() -> Vec<Check> {
         ),
         check(
             Need::Run,
-            "kernel types (BTF)",
-            there("/sys/kernel/btf/vmlinux"),
-            "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y (every distribution kernel since 2021 is)",
-        ),
-        check(
-            Need::Run,
             "uprobes",
             there("/sys/bus/event_source/devices/uprobe/type"),
             "boot a kernel built with CONFIG_UPROBE_EVENTS=y; in a container, mount /sys",

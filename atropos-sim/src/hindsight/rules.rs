@@ -54,7 +54,7 @@ impl Rules {
             Input::Tick(tick) => self.tick(tick, lines),
             // The rules look at processor, pages and heap in a unit of their own, which a recording does not have.
             // A rule that sees nothing at a tick does nothing.
-            Input::Outcome(_) | Input::Usage(_) | Input::Unseen(_) => {}
+            Input::Outcome(_) | Input::Usage(_) | Input::Unseen(_) | Input::Woken(_) => {}
         }
     }
 

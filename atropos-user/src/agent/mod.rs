@@ -26,6 +26,8 @@ pub mod statement;
 pub mod tell;
 pub mod told;
 pub mod usage;
+#[cfg(feature = "ebpf")]
+mod wakers;
 pub mod watch;
 mod watched;
 pub mod why;

@@ -21,13 +21,15 @@ use super::resolve::Resolved;
 use super::silent::ended;
 use super::tell::Teller;
 use super::told::Told;
+use super::wakers::Asked;
+use super::watch::View;
 use crate::cancel::SentOrder;
 use crate::engine::Engine;
 use crate::engine::input::{Input, OrderReport, OrderResult};
 use crate::engine::record::{Effect, Level, Order};
 use crate::engine::settings::Settings;
 use crate::kernel::give_back_heap;
-use crate::target::EndWatch;
+use crate::target::{EndWatch, title_of};
 
 /// The engine's tick.
 pub const TICK: Duration = Duration::from_millis(50);
@@ -95,6 +97,7 @@ pub async fn run(
         carrier,
         teller,
         levels: Levels::default(),
+        asked: Asked::default(),
     };
     match watch.until_end(&end, stop, closely).await {
         // Where the process is going, nothing can be attached or read any more.
@@ -149,6 +152,7 @@ struct Watch<'a> {
     carrier: Carrier,
     teller: &'a mut Teller,
     levels: Levels,
+    asked: Asked,
 }
 
 impl Watch<'_> {
@@ -225,11 +229,29 @@ impl Watch<'_> {
             }
             self.handle(input).await?;
         }
+        self.look_at_wakes(&view, now_ns).await?;
         if self.carrier.trouble.has_changed().unwrap_or(false) {
             let trouble = self.carrier.trouble.borrow_and_update().clone();
             self.teller.control(trouble.as_deref(), now_ns);
         }
         self.teller.looked(&view, now_ns);
+        Ok(())
+    }
+
+    /// Who wakes those that wait for what nobody can be told to hold: a hint, for which nothing else fails.
+    async fn look_at_wakes(&mut self, view: &View, now_ns: u64) -> Result<()> {
+        let wanted = self.asked.note(view, now_ns);
+        match self.probes.look_at_wakes(wanted, now_ns) {
+            Ok(Some(look)) => {
+                let process = &self.resolved.process;
+                let theirs = |thread| process.theirs(thread);
+                if let Some(woken) = self.asked.answer(&look, view, theirs, title_of) {
+                    self.handle(&Input::Woken(woken)).await?;
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.teller.no_wakes(&format!("{error:#}"), now_ns),
+        }
         Ok(())
     }
 
@@ -265,7 +287,8 @@ impl Watch<'_> {
                 Effect::Overload(_)
                 | Effect::Decision(_)
                 | Effect::Outcome(_)
-                | Effect::Advice(_) => {}
+                | Effect::Advice(_)
+                | Effect::Hints(_) => {}
             }
         }
         // Behind the orders, which go first.

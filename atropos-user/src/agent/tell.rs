@@ -9,7 +9,7 @@ use super::resolve::Resolved;
 use super::watch::View;
 use crate::cancel::SentOrder;
 use crate::engine::input::{Input, Lost, OrderResult, ResourceId};
-use crate::engine::record::{Advice, Effect, Level, Order, OrderOutcome, OverloadNote};
+use crate::engine::record::{Advice, Effect, Hints, Level, Order, OrderOutcome, OverloadNote};
 use crate::engine::settings::{Mode, Settings};
 use crate::governor::{Change, Costs, Standing};
 use crate::journal::{Audit, Intent, Recorder};
@@ -73,6 +73,10 @@ enum Line<'a> {
         at_ns: u64,
         costs: Option<&'a Costs>,
         trouble: Option<&'a str>,
+    },
+    Wakes {
+        at_ns: u64,
+        trouble: &'a str,
     },
     Operator {
         at_ns: u64,
@@ -243,6 +247,13 @@ impl Teller {
         });
     }
 
+    /// Who wakes whom cannot be seen.
+    pub fn no_wakes(&self, trouble: &str, at_ns: u64) {
+        self.line(&Line::Wakes { at_ns, trouble }, || {
+            format!("who wakes whom cannot be seen, which costs hints alone: {trouble}")
+        });
+    }
+
     /// Somebody asked to watch closely for a while, or no longer.
     pub fn operator(&mut self, level: Level, at_ns: u64) {
         self.line(&Line::Operator { at_ns, level }, || {
@@ -373,6 +384,10 @@ pub(crate) fn effect_text(effect: &Effect) -> String {
         }) => format!("order: {rung_name} for session {}", task.id),
         Effect::Outcome(OrderOutcome { summary, .. }) => format!("outcome: {summary}"),
         Effect::Advice(Advice { summary, .. }) => format!("advice: {summary}"),
+        Effect::Hints(Hints { hints, .. }) => {
+            let says: Vec<&str> = hints.iter().map(|hint| hint.says.as_str()).collect();
+            format!("hint: {}", says.join("; "))
+        }
     }
 }
 
@@ -413,11 +428,12 @@ pub(crate) fn costs_text(costs: &Costs) -> String {
         counted_ns,
         sent_ns,
         calibrated,
+        took_ms,
     } = costs;
     let whence = if *calibrated {
-        "here"
+        format!("measured here in {took_ms:.0} ms")
     } else {
-        "elsewhere, not measured here"
+        "elsewhere, not measured here".to_owned()
     };
     format!(
         "a passing costs ({whence}): {emulated_ns:.0} ns at an emulated site, {usdt_ns:.0} ns at a USDT site, {stepped_ns:.0} ns at a \

@@ -37,6 +37,8 @@ pub struct Costs {
     pub sent_ns: f64,
     /// Measured on this machine; else taken from another one.
     pub calibrated: bool,
+    /// How long it took to measure, milliseconds, with the loading of a kernel half for it; 0 if it was not measured.
+    pub took_ms: f64,
 }
 
 /// A fixture passes one site over and over, with everything that the kernel needs in the caches. A server does not:
@@ -53,6 +55,7 @@ impl Default for Costs {
             counted_ns: 100.0,
             sent_ns: 150.0,
             calibrated: false,
+            took_ms: 0.0,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a probe costs on this machine: a thread of our own passes a site over and over, without a probe and with one.
 //!
 //! It has a kernel half of its own, which goes when it is done. The time is the passing thread's CPU time, which other load does
-//! not touch.
+//! not touch. All sites are attached by one link: to attach and to detach is what takes the time here, since it waits for the kernel.
 
 use std::fs;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use atropos_common::op::Op;
 use atropos_common::scope::Scope;
 use atropos_common::site::{ArgSpec, Base, Cond, SiteSpec};
 
-use super::loader::{Kernel, Spare};
+use super::loader::Kernel;
 use super::site::SiteAt;
 use crate::governor::Costs;
 
@@ -28,13 +28,15 @@ const RUNS: usize = 5;
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.atropos_sites, \"ax\", @progbits",
+    ".irp kind, idle, counted, sent",
     ".p2align 6",
-    ".hidden atropos_site_emulated",
-    ".globl atropos_site_emulated",
-    "atropos_site_emulated:",
+    ".hidden atropos_site_emulated_\\kind",
+    ".globl atropos_site_emulated_\\kind",
+    "atropos_site_emulated_\\kind:",
     "push rbp",
     "pop rbp",
     "ret",
+    ".endr",
     ".p2align 6",
     ".hidden atropos_site_usdt",
     ".globl atropos_site_usdt",
@@ -53,7 +55,11 @@ core::arch::global_asm!(
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" {
     /// Begins with an instruction that the kernel emulates.
-    safe fn atropos_site_emulated(argument: u64);
+    safe fn atropos_site_emulated_idle(argument: u64);
+    /// The same once more.
+    safe fn atropos_site_emulated_counted(argument: u64);
+    /// The same once more.
+    safe fn atropos_site_emulated_sent(argument: u64);
     /// Begins with what a USDT site is made of.
     safe fn atropos_site_usdt(argument: u64);
     /// Begins with an instruction that the kernel single-steps.
@@ -63,23 +69,32 @@ unsafe extern "C" {
 /// A function to pass.
 type Site = extern "C" fn(u64);
 
-/// Measures. `cpu_ns` is the CPU time of the calling thread.
+/// Measures. `cpu_ns` is the CPU time of the calling thread, `now_ns` a clock for how long all of it takes.
 ///
 /// # Errors
-/// When the kernel half cannot be attached, or the processor is none that probes are known for.
+/// When the kernel half cannot be loaded or attached, or the processor is none that probes are known for.
 #[cfg(target_arch = "x86_64")]
-pub fn calibrate(Spare(mut kernel): Spare, cpu_ns: fn() -> u64) -> Result<Costs> {
+pub fn calibrate(cpu_ns: fn() -> u64, now_ns: fn() -> u64) -> Result<Costs> {
+    let begun_ns = now_ns();
+    let mut kernel = Kernel::load_unheard()?;
     let all = Scope {
         flags: 0,
         reserved: 0,
     };
     kernel.watch(std::process::id(), all)?;
-    let mut fixture = Fixture { kernel, cpu_ns };
-    let emulated_ns = fixture.cost(atropos_site_emulated, &NOTHING)?;
-    let usdt_ns = fixture.cost(atropos_site_usdt, &NOTHING)?;
-    let stepped_ns = fixture.cost(atropos_site_stepped, &NOTHING)?;
-    let counted_ns = fixture.cost(atropos_site_emulated, &spec(Op::RequestBegin, 0))?;
-    let sent_ns = fixture.cost(atropos_site_emulated, &spec(Op::WaitBegin, SiteSpec::EMIT))?;
+    let sites: [(Site, SiteSpec); 5] = [
+        (atropos_site_emulated_idle, NOTHING),
+        (atropos_site_usdt, NOTHING),
+        (atropos_site_stepped, NOTHING),
+        (atropos_site_emulated_counted, spec(Op::RequestBegin, 0)),
+        (
+            atropos_site_emulated_sent,
+            spec(Op::WaitBegin, SiteSpec::EMIT),
+        ),
+    ];
+    let [emulated_ns, usdt_ns, stepped_ns, counted_ns, sent_ns] =
+        added(&mut kernel, &sites, cpu_ns)?;
+    drop(kernel);
     Ok(Costs {
         emulated_ns,
         usdt_ns,
@@ -87,6 +102,7 @@ pub fn calibrate(Spare(mut kernel): Spare, cpu_ns: fn() -> u64) -> Result<Costs>
         counted_ns: (counted_ns - emulated_ns).max(0.0),
         sent_ns: (sent_ns - emulated_ns).max(0.0),
         calibrated: true,
+        took_ms: now_ns().saturating_sub(begun_ns) as f64 / 1e6,
     })
 }
 
@@ -95,7 +111,7 @@ pub fn calibrate(Spare(mut kernel): Spare, cpu_ns: fn() -> u64) -> Result<Costs>
 /// # Errors
 /// Always: sites of other processors are not known.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn calibrate(_: Spare, _cpu_ns: fn() -> u64) -> Result<Costs> {
+pub fn calibrate(_cpu_ns: fn() -> u64, _now_ns: fn() -> u64) -> Result<Costs> {
     bail!("what a probe costs can be measured on x86-64 only")
 }
 
@@ -127,43 +143,46 @@ const fn spec(op: Op, flags: u32) -> SiteSpec {
     }
 }
 
-struct Fixture {
-    kernel: Kernel,
+/// What the probe adds to one passing of each site, nanoseconds.
+fn added<const N: usize>(
+    kernel: &mut Kernel,
+    sites: &[(Site, SiteSpec); N],
     cpu_ns: fn() -> u64,
-}
-
-impl Fixture {
-    /// What the probe adds to one passing, nanoseconds.
-    fn cost(&mut self, site: Site, spec: &SiteSpec) -> Result<f64> {
-        const COOKIE: u16 = 1;
-        let without_ns = self.passing_ns(site);
-        let offset = file_offset(site as usize as u64)?;
-        let link = self.kernel.attach_all(&[SiteAt {
-            cookie: COOKIE,
+) -> Result<[f64; N]> {
+    let passing_ns = |site: &(Site, SiteSpec)| passing_ns(site.0, cpu_ns);
+    let without_ns = sites.each_ref().map(passing_ns);
+    let mut places = Vec::new();
+    for (cookie, (site, spec)) in (1..).zip(sites) {
+        places.push(SiteAt {
+            cookie,
             spec: *spec,
             file: Path::new(PROGRAM),
-            offset,
+            offset: file_offset(*site as usize as u64)?,
             semaphore_offset: None,
-        }])?;
-        let with_ns = self.passing_ns(site);
-        drop(link);
-        Ok((with_ns - without_ns).max(0.0))
+        });
     }
+    let links = kernel.attach_all(&places)?;
+    let mut added_ns = sites.each_ref().map(passing_ns);
+    drop(links);
+    for (with_ns, without_ns) in added_ns.iter_mut().zip(without_ns) {
+        *with_ns = (*with_ns - without_ns).max(0.0);
+    }
+    Ok(added_ns)
+}
 
-    /// The median of several runs.
-    fn passing_ns(&self, site: Site) -> f64 {
-        let mut runs = [0.0; RUNS];
-        for run in &mut runs {
-            let begun_ns = (self.cpu_ns)();
-            for _ in 0..PASSINGS {
-                site(black_box(0));
-            }
-            let took_ns = (self.cpu_ns)().saturating_sub(begun_ns);
-            *run = took_ns as f64 / f64::from(PASSINGS);
+/// The median of several runs.
+fn passing_ns(site: Site, cpu_ns: fn() -> u64) -> f64 {
+    let mut runs = [0.0; RUNS];
+    for run in &mut runs {
+        let begun_ns = cpu_ns();
+        for _ in 0..PASSINGS {
+            site(black_box(0));
         }
-        runs.sort_by(f64::total_cmp);
-        runs[RUNS / 2]
+        let took_ns = cpu_ns().saturating_sub(begun_ns);
+        *run = took_ns as f64 / f64::from(PASSINGS);
     }
+    runs.sort_by(f64::total_cmp);
+    runs[RUNS / 2]
 }
 
 /// Where in our program's file an address of ours lies.

@@ -1,22 +1,17 @@
-//! Attaching a site by hand, where aya has no way to say it: with a semaphore raised by the kernel, or by a program of which
-//! we have the descriptor alone.
+//! Attaching one site by hand: aya has no way to have the kernel raise a semaphore for it.
 //!
 //! The kernel counts a semaphore (`ref_ctr_offset`) up in every process that maps the file, also in those that map it later,
 //! and down again when the event goes: by our drop, or with our descriptors however we die.
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
-use std::mem;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use aya_obj::generated::{
-    PERF_FLAG_FD_CLOEXEC, bpf_attach_type, bpf_attr, bpf_cmd, perf_event_attr,
-};
-use nix::libc;
+
+use super::sys::{self, EventLink};
 
 /// Where the kernel tells the type of uprobe events.
 const EVENT_TYPE: &str = "/sys/bus/event_source/devices/uprobe/type";
@@ -39,12 +34,6 @@ pub(super) struct Spot<'a> {
     pub(super) pid: Option<u32>,
 }
 
-/// An attached site. The link goes before the event.
-pub(super) struct EventLink {
-    _link: OwnedFd,
-    _event: OwnedFd,
-}
-
 /// Attaches a program.
 pub(super) fn attach(program: BorrowedFd<'_>, spot: &Spot<'_>) -> Result<EventLink> {
     let what = || {
@@ -60,12 +49,7 @@ pub(super) fn attach(program: BorrowedFd<'_>, spot: &Spot<'_>) -> Result<EventLi
         )
     };
     let event = open_event(spot).with_context(what)?;
-    let link = create_link(program.as_raw_fd(), event.as_raw_fd(), spot.cookie.into())
-        .with_context(what)?;
-    Ok(EventLink {
-        _link: link,
-        _event: event,
-    })
+    EventLink::new(program, event, spot.cookie.into()).with_context(what)
 }
 
 /// A perf event that fires whenever a process that counts passes the offset.
@@ -84,58 +68,15 @@ fn open_event(spot: &Spot<'_>) -> Result<OwnedFd> {
     );
     let path =
         CString::new(spot.file.as_os_str().as_bytes()).context("the path has a zero byte")?;
-    // SAFETY: the type is plain numbers, of which all zeros is a value.
-    let mut attr: perf_event_attr = unsafe { mem::zeroed() };
+    let mut attr = sys::event_attr();
     attr.type_ = kind;
-    attr.size = u32::try_from(size_of::<perf_event_attr>()).context("perf_event_attr grew")?;
     attr.config = semaphore_offset << SEMAPHORE_SHIFT;
     attr.__bindgen_anon_3.config1 = path.as_ptr() as u64;
     attr.__bindgen_anon_4.config2 = spot.offset;
-    // Every process as seen by one CPU, or one process on every CPU: the breakpoint itself knows no CPU.
-    let (pid, cpu): (libc::pid_t, libc::c_int) = match spot.pid {
-        None => (-1, 0),
-        Some(pid) => (pid.try_into().context("no process has that number")?, -1),
-    };
-    let no_group: libc::c_int = -1;
-    // SAFETY: `attr` and `path` outlive the call, and `attr.size` is the size of `attr`.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attr,
-            pid,
-            cpu,
-            no_group,
-            libc::c_ulong::from(PERF_FLAG_FD_CLOEXEC),
-        )
-    };
-    owned(fd).context("perf_event_open (are CAP_PERFMON and CAP_SYS_ADMIN there?)")
-}
-
-/// A link that runs the program at the event, with the cookie.
-fn create_link(program: RawFd, event: RawFd, cookie: u64) -> Result<OwnedFd> {
-    // SAFETY: the type is a union of plain numbers, of which all zeros is a value.
-    let mut attr: bpf_attr = unsafe { mem::zeroed() };
-    attr.link_create.__bindgen_anon_1.prog_fd = program.cast_unsigned();
-    attr.link_create.__bindgen_anon_2.target_fd = event.cast_unsigned();
-    attr.link_create.attach_type = bpf_attach_type::BPF_PERF_EVENT as u32;
-    attr.link_create.__bindgen_anon_3.perf_event.bpf_cookie = cookie;
-    // SAFETY: `attr` outlives the call, and the size is its own.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            bpf_cmd::BPF_LINK_CREATE as libc::c_long,
-            &raw mut attr,
-            size_of::<bpf_attr>(),
-        )
-    };
-    owned(fd).context("BPF_LINK_CREATE (Linux 5.15 or newer is needed)")
-}
-
-/// The descriptor that a system call gave, or its error.
-pub(super) fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
-    match RawFd::try_from(fd) {
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let process = spot
+        .pid
+        .map(TryInto::try_into)
+        .transpose()
+        .context("no process has that number")?;
+    sys::open_event(&attr, process)
 }

@@ -5,30 +5,33 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use atropos_common::namespace::PidNamespace;
 use atropos_common::record::{OpenKey, OpenValue, SessionKey, SessionValue, UsageKey, UsageValue};
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
-use aya::maps::{Array, HashMap, Map, MapData};
-use aya::programs::{BtfTracePoint, TracePoint, UProbe};
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::maps::{Array, HashMap, MapData};
 
 use super::counters::Counters;
 use super::event::{self, Spot};
-use super::heap::apart;
+use super::half::{Half, ProgramStat};
 use super::multi::{MultiProgram, MultiSite, Prepared};
 use super::orders::Orders;
 use super::ring::Ring;
-use super::site::{self, SiteAt, SiteLink};
+use super::site::{SiteAt, SiteLink};
+use super::sys::EventLink;
+use super::tracepoint;
 use super::wakes::Wakes;
 
 /// The object that `build.rs` made of `atropos-ebpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/atropos-ebpf"));
 
+/// The program that runs at sites.
+const SITE: &str = "site";
+
 /// The loaded kernel half.
 pub struct Kernel {
-    ebpf: Ebpf,
+    half: Half,
     /// Nothing on kernels that know no links of many sites.
     multi: Option<Arc<MultiProgram>>,
     sites: Array<MapData, SiteSpec>,
@@ -37,22 +40,8 @@ pub struct Kernel {
     sessions: HashMap<MapData, SessionKey, SessionValue>,
     open: HashMap<MapData, OpenKey, OpenValue>,
     uses: HashMap<MapData, UsageKey, UsageValue>,
-}
-
-/// The kernel half, its ring, and its sums.
-pub type Loaded = (Kernel, Ring, Counters);
-
-/// A kernel half that watches nobody: its site program and its maps, so that nothing of a calibration shows in those of the
-/// one that watches the target.
-pub struct Spare(pub(super) Kernel);
-
-/// Size of one program as the verifier counted it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProgramStat {
-    /// Its name.
-    pub name: String,
-    /// Instructions that the verifier walked, over all paths.
-    pub verified_instructions: u32,
+    /// What follows exits and forks.
+    followers: Vec<EventLink>,
 }
 
 impl Kernel {
@@ -60,62 +49,37 @@ impl Kernel {
     ///
     /// # Errors
     /// When the kernel refuses a program or a map; the message carries the end of the verifier's log.
-    pub fn load() -> Result<Loaded> {
-        let (loaded, _) = apart(|| Self::load_here(false))?;
-        Ok(loaded)
+    pub fn load() -> Result<(Self, Ring, Counters)> {
+        let mut half = Half::new(OBJECT)?;
+        let ring = Ring::new(half.take_map("EVENTS")?)?;
+        let counters = Counters::new(|name| half.take_map(name))?;
+        let mut kernel = Self::start(half)?;
+        let program = kernel.half.program("task_exit")?;
+        let exits = tracepoint::attach_raw(program, c"sched_process_exit")?;
+        kernel.followers.push(exits);
+        Ok((kernel, ring, counters))
     }
 
-    /// Loads as [`Self::load`] does, and a second kernel half on which to calibrate: the loader reads the kernel's types,
-    /// some 25 MB, once for both.
-    ///
-    /// # Errors
-    /// As [`Self::load`]. What speaks against the second one is no error yet.
-    pub fn load_with_spare() -> Result<(Loaded, Result<Spare>)> {
-        let (loaded, spare) = apart(|| Self::load_here(true))?;
-        Ok((
-            loaded,
-            spare.context("no second kernel half was loaded").flatten(),
-        ))
+    /// Loads a second kernel half to which nobody listens and that follows no exits: nothing of a calibration shows in the books of
+    /// the one that watches the target, and the pages of its ring are nobody's memory.
+    pub(super) fn load_unheard() -> Result<Self> {
+        Self::start(Half::new(OBJECT)?)
     }
 
-    fn load_here(with_spare: bool) -> Result<(Loaded, Option<Result<Spare>>)> {
-        let mut loader = EbpfLoader::new();
-        // The loader begins with a copy of its own of the kernel's types, some 25 MB: let it go before ours is read.
-        loader.btf(None);
-        let btf = Btf::from_sys_fs().context(
-            "cannot read the kernel's type information from /sys/kernel/btf/vmlinux; a kernel built with CONFIG_DEBUG_INFO_BTF is needed",
-        )?;
-        let loader = loader.btf(Some(&btf));
-        let (mut kernel, ring, counters) = Self::open(loader)?;
-        let exit: &mut BtfTracePoint = kernel.program("task_exit")?;
-        exit.load("sched_process_exit", &btf)
-            .map_err(|e| refused("task_exit", &e))?;
-        exit.attach()
-            .context("cannot attach to the tracepoint sched_process_exit")?;
-        let spare = with_spare.then(|| Self::open(loader).map(|(kernel, ..)| Spare(kernel)));
-        Ok(((kernel, ring, counters), spare))
-    }
-
-    /// Makes the maps and loads the site program.
-    fn open(loader: &mut EbpfLoader<'_>) -> Result<Loaded> {
-        let mut ebpf = loader.load(OBJECT).context("cannot load the kernel half")?;
-        #[cfg(feature = "bpf-log")]
-        super::log::start(&mut ebpf)?;
-        let multi = MultiProgram::load(OBJECT, &ebpf).ok().map(Arc::new);
-        let mut take = |name: &'static str| -> Result<Map> {
-            ebpf.take_map(name)
-                .ok_or_else(|| anyhow!("the kernel half has no map {name}"))
+    fn start(mut half: Half) -> Result<Self> {
+        let sites = Array::try_from(half.take_map("SITES")?).context("map SITES")?;
+        let scope = HashMap::try_from(half.take_map("SCOPE")?).context("map SCOPE")?;
+        let namespace = Array::try_from(half.take_map("NAMESPACE")?).context("map NAMESPACE")?;
+        let sessions = HashMap::try_from(half.take_map("SESSIONS")?).context("map SESSIONS")?;
+        let open = HashMap::try_from(half.take_map("OPEN")?).context("map OPEN")?;
+        let uses = HashMap::try_from(half.take_map("USES")?).context("map USES")?;
+        let multi = match half.program_for_many(SITE) {
+            Ok(program) => Some(Arc::new(MultiProgram::new(program.try_clone_to_owned()?))),
+            // What the kernel has against the program itself it says here.
+            Err(_) => half.program(SITE).map(|_| None)?,
         };
-        let ring = Ring::new(take("EVENTS")?)?;
-        let sites = Array::try_from(take("SITES")?).context("map SITES")?;
-        let scope = HashMap::try_from(take("SCOPE")?).context("map SCOPE")?;
-        let namespace = Array::try_from(take("NAMESPACE")?).context("map NAMESPACE")?;
-        let sessions = HashMap::try_from(take("SESSIONS")?).context("map SESSIONS")?;
-        let open = HashMap::try_from(take("OPEN")?).context("map OPEN")?;
-        let uses = HashMap::try_from(take("USES")?).context("map USES")?;
-        let counters = Counters::new(take)?;
-        let mut kernel = Self {
-            ebpf,
+        Ok(Self {
+            half,
             multi,
             sites,
             scope,
@@ -123,21 +87,17 @@ impl Kernel {
             sessions,
             open,
             uses,
-        };
-        kernel
-            .site_program()?
-            .load()
-            .map_err(|e| refused("site", &e))?;
-        Ok((kernel, ring, counters))
+            followers: Vec::new(),
+        })
     }
 
     /// Follows forks as well: children of processes in scope come into scope. Needs tracefs.
     pub fn follow_forks(&mut self) -> Result<()> {
-        let program: &mut TracePoint = self.program("task_new")?;
-        program.load().map_err(|e| refused("task_new", &e))?;
-        program.attach("task", "task_newtask").context(
-            "cannot attach to the tracepoint task:task_newtask; is tracefs mounted? (mount -t tracefs tracefs /sys/kernel/tracing)",
-        )?;
+        let program = self.half.program("task_new")?;
+        #[cfg(feature = "bpf-log")]
+        super::log::start(program)?;
+        let forks = tracepoint::attach(program, "task", "task_newtask")?;
+        self.followers.push(forks);
         Ok(())
     }
 
@@ -180,13 +140,7 @@ impl Kernel {
         {
             return Ok(links);
         }
-        let one = |site: &SiteAt<'_>| match site.semaphore_offset {
-            None => self.attach(site.cookie, &site.spec, site.file, site.offset),
-            Some(semaphore) => {
-                self.attach_usdt(site.cookie, &site.spec, site.file, site.offset, semaphore)
-            }
-        };
-        sites.iter().map(one).collect()
+        sites.iter().map(|site| self.attach_one(site)).collect()
     }
 
     /// Says what sites mean, to be attached on another thread; nothing where the kernel knows no links of many sites.
@@ -223,8 +177,13 @@ impl Kernel {
         file: &Path,
         offset: u64,
     ) -> Result<SiteLink> {
-        self.say(cookie, spec)?;
-        site::attach(self.site_program()?, cookie, file, offset)
+        self.attach_one(&SiteAt {
+            cookie,
+            spec: *spec,
+            file,
+            offset,
+            semaphore_offset: None,
+        })
     }
 
     /// Says what a USDT site means and attaches it; the kernel raises its semaphore for as long.
@@ -236,19 +195,26 @@ impl Kernel {
         offset: u64,
         semaphore_offset: u64,
     ) -> Result<SiteLink> {
-        self.say(cookie, spec)?;
-        let program = self
-            .site_program()?
-            .fd()
-            .context("program site is not loaded")?;
-        let spot = Spot {
+        self.attach_one(&SiteAt {
             cookie,
+            spec: *spec,
             file,
             offset,
             semaphore_offset: Some(semaphore_offset),
+        })
+    }
+
+    fn attach_one(&mut self, site: &SiteAt<'_>) -> Result<SiteLink> {
+        self.say(site.cookie, &site.spec)?;
+        // For every process that maps the file: the kernel half checks the scope itself, so that forked children count at once.
+        let spot = Spot {
+            cookie: site.cookie,
+            file: site.file,
+            offset: site.offset,
+            semaphore_offset: site.semaphore_offset,
             pid: None,
         };
-        event::attach(program.as_fd(), &spot).map(SiteLink::from)
+        event::attach(self.half.program(SITE)?, &spot).map(SiteLink::from)
     }
 
     /// The desk where orders are put down for threads to find. There is one.
@@ -256,35 +222,19 @@ impl Kernel {
     /// # Errors
     /// When the kernel refuses the program, or the desk was taken before.
     pub fn orders(&mut self) -> Result<Orders> {
-        let map = self
-            .ebpf
-            .take_map("ORDERS")
-            .ok_or_else(|| anyhow!("the map ORDERS was taken before"))?;
-        let program: &mut UProbe = self.program("order")?;
-        program.load().map_err(|e| refused("order", &e))?;
-        let program = program.fd().context("program order is not loaded")?;
+        let map = self.half.take_map("ORDERS")?;
+        let program = self.half.program("order")?;
         Orders::new(map, program.as_fd().try_clone_to_owned()?)
     }
 
-    /// Watches who of the processes in scope wakes whom, until the watch is dropped. There is one. Every wake-up of the machine
-    /// runs a program meanwhile, so it is for short looks.
+    /// The watch over who of the processes in scope wakes whom. There is one.
     ///
     /// # Errors
-    /// When the kernel refuses the program or has no such tracepoint, or the watch was taken before.
+    /// When the kernel refuses the program, or the watch was taken before.
     pub fn wakes(&mut self) -> Result<Wakes> {
-        let map = self
-            .ebpf
-            .take_map("WAKES")
-            .ok_or_else(|| anyhow!("the map WAKES was taken before"))?;
-        let program: &mut TracePoint = self.program("waking")?;
-        program.load().map_err(|e| refused("waking", &e))?;
-        let id = program.attach("sched", "sched_waking").context(
-            "cannot attach to the tracepoint sched:sched_waking; is tracefs mounted? (mount -t tracefs tracefs /sys/kernel/tracing)",
-        )?;
-        let link = program
-            .take_link(id)
-            .context("the kernel half lost a link it had just made")?;
-        Wakes::new(map, link)
+        let map = self.half.take_map("WAKES")?;
+        let program = self.half.program("waking")?;
+        Wakes::new(map, program.as_fd().try_clone_to_owned()?)
     }
 
     /// Says what a site means, before it is attached.
@@ -362,51 +312,6 @@ impl Kernel {
 
     /// Sizes of the programs that are loaded, by name.
     pub fn program_stats(&self) -> Vec<ProgramStat> {
-        let mut stats: Vec<_> = self
-            .ebpf
-            .programs()
-            .filter_map(|(name, program)| {
-                let verified_instructions = program.info().ok()?.verified_instruction_count()?;
-                Some(ProgramStat {
-                    name: name.to_owned(),
-                    verified_instructions,
-                })
-            })
-            .collect();
-        stats.sort_by(|a, b| a.name.cmp(&b.name));
-        stats
+        self.half.stats()
     }
-
-    fn site_program(&mut self) -> Result<&mut UProbe> {
-        self.program("site")
-    }
-
-    fn program<'a, P>(&'a mut self, name: &str) -> Result<&'a mut P>
-    where
-        &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = aya::programs::ProgramError>,
-    {
-        let program = self
-            .ebpf
-            .program_mut(name)
-            .ok_or_else(|| anyhow!("the kernel half has no program {name}"))?;
-        program
-            .try_into()
-            .with_context(|| format!("program {name} is of another type than the agent thinks"))
-    }
-}
-
-/// The error of a refused program: the cause, and the last lines of the verifier's log.
-fn refused(name: &str, error: &aya::programs::ProgramError) -> anyhow::Error {
-    const LOG_LINES: usize = 20;
-    if let aya::programs::ProgramError::LoadError {
-        io_error,
-        verifier_log,
-    } = error
-    {
-        let log = verifier_log.to_string();
-        let lines: Vec<&str> = log.lines().collect();
-        let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
-        return anyhow!("the kernel refused program {name}: {io_error}\n{tail}");
-    }
-    anyhow!("the kernel refused program {name}: {error}")
 }

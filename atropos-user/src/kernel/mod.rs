@@ -7,6 +7,7 @@ mod calibration;
 mod counters;
 mod decode;
 mod event;
+mod half;
 mod heap;
 mod loader;
 #[cfg(feature = "bpf-log")]
@@ -15,13 +16,16 @@ mod multi;
 mod orders;
 mod ring;
 mod site;
+mod sys;
+mod tracepoint;
 mod wakes;
 
 pub use calibration::calibrate;
 pub use counters::{Counters, Latencies};
 pub use decode::{Decoded, decode};
+pub use half::ProgramStat;
 pub use heap::give_back_heap;
-pub use loader::{Kernel, Loaded, ProgramStat, Spare};
+pub use loader::Kernel;
 pub use multi::Prepared;
 pub use orders::{OrderSite, Orders};
 pub use ring::Ring;

@@ -28,7 +28,7 @@ pub use maps::{MappedFile, MappedSegment};
 pub use memory::ProcessMemory;
 pub use namespace::{PidNamespace, we_count_as_the_kernel};
 pub use sockets::{Listening, UnixListener};
-pub use threads::{BlockingLock, FutexWait, Thread};
+pub use threads::{BlockingLock, FutexWait, Thread, title_of};
 
 const PF_KTHREAD: u32 = 0x0020_0000;
 

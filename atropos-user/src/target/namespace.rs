@@ -63,6 +63,15 @@ impl Process {
             .or_else(|| self.descendants().into_iter().find(|pid| is_meant(*pid)))
     }
 
+    /// What it calls a thread or a descendant of its own that we call so; `None` if that is gone.
+    pub fn theirs(&self, ours: u32) -> Option<u32> {
+        if self.other_pid_namespace {
+            self.in_target(ours)
+        } else {
+            Some(ours)
+        }
+    }
+
     /// What it calls one of its descendants.
     fn in_target(&self, pid: u32) -> Option<u32> {
         let ids = |pid: u32| proc_of(pid).ok()?.status().ok()?.nspid;

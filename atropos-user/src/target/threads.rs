@@ -11,6 +11,33 @@ const SYS_FUTEX: u64 = 202;
 /// Operation bits of a futex call that do not change what is waited for: private, clock.
 const FUTEX_FLAGS: u64 = 0x80 | 0x100;
 
+/// Characters of a title.
+const TITLE_CHARS: usize = 64;
+
+/// What the system calls a thread of whatever process: a process by its title where it has given itself one (`postgres: walwriter`)
+/// or else the name of its program, any other thread by its name. Empty if it is gone. Arguments of a program are left out.
+pub fn title_of(tid: u32) -> String {
+    let read = |file: &str| fs::read(format!("/proc/{tid}/{file}")).unwrap_or_default();
+    let status = read("status");
+    let is_process = String::from_utf8_lossy(&status)
+        .lines()
+        .find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+        == Some(tid);
+    let title = if is_process {
+        read("cmdline")
+    } else {
+        Vec::new()
+    };
+    let first = title.split(|byte| *byte == 0).next().unwrap_or_default();
+    let title = String::from_utf8_lossy(first).trim().to_owned();
+    let title = if title.is_empty() {
+        String::from_utf8_lossy(&read("comm")).trim().to_owned()
+    } else {
+        title
+    };
+    title.chars().take(TITLE_CHARS).collect()
+}
+
 /// A thread of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {

@@ -1,7 +1,8 @@
 //! Clocks that somebody sets: one session's, by `SET TIMESTAMP`.
 
 use crate::agent::Agent;
-use crate::scene::{Crowd, Person, server, waiting};
+use crate::common::crowd::Crowd;
+use crate::scene::{Person, server, waiting};
 
 const READ: &str = "select v from w.t where id = 7";
 

@@ -5,19 +5,21 @@ use mysql_async::{Conn, Row};
 use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::common::crowd::Crowd;
+use crate::common::eventually;
 use crate::common::mariadb::MariaDb;
-use crate::scene::{Crowd, Person, eventually, waiting};
+use crate::scene::{Person, waiting};
 
 const SLEEPS: &str = "select id from information_schema.processlist where user = 'system user' and state = 'User sleep'";
 
 /// A source and a replica that has caught up; nothing where no server is installed.
 async fn pair() -> Option<(MariaDb, MariaDb)> {
-    let source = MariaDb::start_with(&[
+    let source = MariaDb::start_listening(&[
         "--log-bin=bin",
         "--server-id=1",
         "--binlog-format=STATEMENT",
     ])?;
-    let replica = MariaDb::start_with(&["--server-id=2"])?;
+    let replica = MariaDb::start_listening(&["--server-id=2"])?;
     source
         .run(&[
             "create user copier@'127.0.0.1'",
@@ -26,7 +28,7 @@ async fn pair() -> Option<(MariaDb, MariaDb)> {
         .await;
     let follow = format!(
         "change master to master_host = '127.0.0.1', master_port = {}, master_user = 'copier', master_use_gtid = slave_pos",
-        source.port
+        source.ports.unwrap().port
     );
     replica.run(&[&follow, "start slave"]).await;
     source
@@ -39,7 +41,7 @@ async fn pair() -> Option<(MariaDb, MariaDb)> {
     let mut admin = replica.connect().await;
     eventually("the replica to catch up", async || {
         let rows: Result<Option<u64>, _> = admin.query_first("select count(*) from w.t").await;
-        rows.is_ok_and(|rows| rows == Some(100))
+        rows.is_ok_and(|rows| rows == Some(100)).then_some(())
     })
     .await;
     Some((source, replica))
@@ -67,14 +69,14 @@ async fn a_thread_that_applies_what_the_source_sends_is_never_ended() {
     // Sleeps on the replica alone, with the lock on the table. Its time is the source's, here far in the past.
     let insert = format!(
         "insert into w.t select 1000, if(@@port = {}, sleep(60), 0)",
-        replica.port
+        replica.ports.unwrap().port
     );
     source.run(&["set timestamp = 1000000", &insert]).await;
     let mut admin = replica.connect().await;
     let mut applier = 0;
     eventually("the replica to apply it", async || {
         applier = admin.query_first(SLEEPS).await.unwrap().unwrap_or(0);
-        applier > 0
+        (applier > 0).then_some(())
     })
     .await;
     let mut agent = Agent::attach(&replica, &["--slo", "p99=20ms", "--enforce"]);

@@ -27,9 +27,13 @@ mod errors;
 mod exact;
 #[cfg(feature = "ebpf")]
 mod exact_run;
+#[cfg(feature = "ebpf")]
+mod hints;
 mod inside;
 #[cfg(feature = "ebpf")]
 mod left_alone;
+#[cfg(feature = "ebpf")]
+mod memory;
 #[cfg(feature = "ebpf")]
 mod on_cpu;
 mod orders;

@@ -75,6 +75,10 @@ fn what_is_seen_is_said_with_places_costs_and_rates_and_the_code_is_zero() {
         killed["fired"]["silent_s"].as_f64().unwrap() >= 0.9,
         "{killed:#}"
     );
+    assert!(
+        report["costs"]["took_ms"].as_f64().unwrap() > 0.0,
+        "{report:#}"
+    );
     assert_eq!(report["lost_count"], 0);
     assert_eq!(report["resources"][0]["sight"], "seen");
     assert_eq!(report["initiator"]["permission"]["Ok"], Value::Null);
@@ -89,8 +93,8 @@ fn the_text_says_the_same_in_words() {
     for words in [
         "passings a second at ",
         "silent for ",
-        "a passing costs (here)",
-        "budget: 1 % of the target's CPU time in calm, 5 % when suspect",
+        "a passing costs (measured here in ",
+        "budget: 1 % of the target's CPU time in calm, 30 % when suspect",
         "table_lock       seen; nobody waits at this moment",
         "cancel the statement > end the session (tried with signal 0: allowed)",
     ] {

@@ -9,10 +9,10 @@
 use atropos::engine::input::{
     Activity, Blind, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey,
     InstanceName, Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey,
-    SessionState, SessionUsage, Snapshot, Tick, Unseen, Usage, Wait,
+    SessionState, SessionUsage, Snapshot, Tick, Unseen, Usage, Wait, WakeUp, Woken,
 };
 use atropos::engine::record::{
-    Assessment, Candidate, Decision, Gain, HeldInstance, Order, PassedOver, Task, Trigger,
+    Assessment, Candidate, Decision, Gain, HeldInstance, Hint, Order, PassedOver, Task, Trigger,
 };
 use atropos::engine::settings::{
     Class, Kind, Mode, Repeat, Rerun, Resource, Rung, Settings, Slo, SloLimit, Tuning,
@@ -203,6 +203,20 @@ pub fn every_kind_of_input() -> Vec<Input> {
             latency: vec![(4, 2)],
         },
     }));
+    let wake_up = |waker| WakeUp {
+        resource: RESOURCE,
+        instance: InstanceKey(7),
+        waiter: SessionKey(1),
+        thread: 4_712,
+        name: "postgres: walwriter".into(),
+        waker,
+        count: 3,
+    };
+    inputs.push(Input::Woken(Woken {
+        at_ns: 14,
+        covered_ns: 100_000_000,
+        wakes: vec![wake_up(None), wake_up(Some(SessionKey(2)))],
+    }));
     inputs
 }
 
@@ -292,6 +306,19 @@ pub fn task(id: u64) -> Task {
     }
 }
 
+fn hint() -> Hint {
+    Hint {
+        resource: RESOURCE,
+        instances: vec!["WALWrite".into()],
+        waiter_count: 2,
+        wake_count: 9,
+        thread: 4_711,
+        task: Some(task(44)),
+        evidence: Evidence::Inference,
+        says: "2 sessions that waited for WALWrite were woken by session 44".into(),
+    }
+}
+
 pub fn order() -> Order {
     Order {
         order: 3,
@@ -359,5 +386,6 @@ pub fn decision() -> Decision {
         orders: vec![order()],
         summary: "session 42 holds table shop.orders".into(),
         group: None,
+        hints: vec![hint()],
     }
 }

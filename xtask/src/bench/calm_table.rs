@@ -23,7 +23,13 @@ pub(super) struct Hits {
     pub(super) per_s: f64,
     /// Passings a query.
     pub(super) per_query: f64,
+    /// What `atropos check` makes of the cost of a passing, nanoseconds: what its fixture measured, doubled for a server's colder
+    /// caches as the agent's governor does.
+    pub(super) cost_ns: f64,
 }
+
+/// How much colder than the fixture's a server's caches are taken to be (`COLD` of the governor).
+const COLD: f64 = 2.0;
 
 impl Hits {
     /// Out of the report of `atropos check`, which counted while so many queries were answered a second.
@@ -39,9 +45,25 @@ impl Hits {
                 calm: probe["level"] == "calm",
                 per_s,
                 per_query: per_s / queries_per_s.max(1.0),
+                cost_ns: probe["fired"]["cost_ns"].as_f64().unwrap_or(0.0) * COLD,
             }
         });
         hits.collect()
+    }
+
+    /// Passings a query at a level; in calm the request probes are attached for a part of the time.
+    pub(super) fn per_query_at(&self, level: Level) -> f64 {
+        match level {
+            Level::Calm if !self.calm => self.per_query * CALM_DUTY,
+            Level::Calm | Level::Suspect => self.per_query,
+        }
+    }
+
+    /// What all passings of a query cost at a level by that, nanoseconds.
+    pub(super) fn cost_at_ns(hits: &[Self], level: Level) -> f64 {
+        hits.iter()
+            .map(|hit| hit.per_query_at(level) * hit.cost_ns)
+            .sum()
     }
 }
 
@@ -115,16 +137,7 @@ impl Comparison {
         let hit_ns = added_ns
             .filter(|_| every > 0.0)
             .map(|added_ns| added_ns / every);
-        let in_calm: f64 = hits
-            .iter()
-            .map(|hit| {
-                if hit.calm {
-                    hit.per_query
-                } else {
-                    hit.per_query * CALM_DUTY
-                }
-            })
-            .sum();
+        let in_calm: f64 = hits.iter().map(|hit| hit.per_query_at(Level::Calm)).sum();
         let calm_by_hits = hit_ns
             .zip(alone_per_query_ns)
             .map(|(hit_ns, alone)| in_calm * hit_ns / alone.median);

@@ -18,6 +18,7 @@ use super::calm::Database;
 use super::latencies::Latencies;
 use super::latency_table::{Case, Sample, Source, Told, markdown};
 use super::pgbench::Pgbench;
+use super::rounds::Rounds;
 use super::stats::Dice;
 use super::subject::{Load, Subject, finish, parse_events};
 use super::sysbench::Sysbench;
@@ -25,6 +26,7 @@ use super::usage::{cpu_ns, find_below};
 use super::{Common, SCHEMA_VERSION, shown, until_interrupted};
 use crate::build::{target_dir, with_kernel_half};
 use crate::demo::Kind;
+use crate::demo::clock::now_ns;
 use crate::demo::folder::Folder;
 use crate::demo::place::Place as _;
 use crate::process::{as_root, find, run};
@@ -60,6 +62,9 @@ pub(super) struct Latency {
     /// Rounds of each load.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// As many rounds as fit into this time, once everything is built, and at least one [default: as --rounds says]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "rounds", value_name = "NUMBER")]
+    minutes: Option<u32>,
     /// How long one run takes. The preset's sample is 100 ms every 5 s: shorter runs may miss it.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     seconds: u64,
@@ -99,6 +104,8 @@ impl Latency {
                 "bpftrace is not installed (apt-get install bpftrace): socket tracepoints are left out"
             );
         }
+        let loads = LOADS.iter().filter(|(kind, ..)| wanted(*kind)).count();
+        let mut rounds = Rounds::new(self.rounds, self.minutes, loads, now_ns());
         let cases = until_interrupted(async {
             let mut cases = Vec::new();
             if let Some(program) = sysbench {
@@ -108,7 +115,7 @@ impl Latency {
                     &tool,
                     bpftrace.as_deref(),
                 )?;
-                self.play(&mut stage, &mut cases).await?;
+                self.play(&mut stage, &mut rounds, &mut cases).await?;
             }
             if wanted(Kind::Postgresql) {
                 let mut stage = Stage::new(
@@ -117,7 +124,7 @@ impl Latency {
                     &tool,
                     bpftrace.as_deref(),
                 )?;
-                self.play(&mut stage, &mut cases).await?;
+                self.play(&mut stage, &mut rounds, &mut cases).await?;
             }
             Ok(cases)
         })?;
@@ -129,7 +136,12 @@ impl Latency {
         })
     }
 
-    async fn play(&self, stage: &mut Stage<'_, impl Subject>, cases: &mut Vec<Case>) -> Result<()> {
+    async fn play(
+        &self,
+        stage: &mut Stage<'_, impl Subject>,
+        rounds: &mut Rounds,
+        cases: &mut Vec<Case>,
+    ) -> Result<()> {
         for (_, name, options) in LOADS.iter().filter(|(kind, ..)| *kind == stage.kind) {
             let file = stage.folder.join("range");
             std::fs::write(&file, RANGE).context("cannot write the statement for pgbench")?;
@@ -146,7 +158,8 @@ impl Latency {
             sources.retain(|source| *source != Source::Sockets || stage.bpftrace.is_some());
             let mut dice = Dice::new(SEED);
             let mut samples = Vec::new();
-            for number in 1..=self.rounds {
+            let mut part = rounds.part(now_ns());
+            while let Some(number) = part.another(now_ns()) {
                 dice.shuffle(&mut sources);
                 for source in &sources {
                     let sample = stage.sample(&load, number, *source).await?;

@@ -23,6 +23,18 @@ pub(super) enum Source {
     Sockets,
 }
 
+impl Source {
+    /// Places among the sources by what they ask of the requests: nothing, now and then a passing, some of each.
+    fn asks(self) -> u8 {
+        match self {
+            Self::Nobody | Self::Memory => 0,
+            Self::Sampled => 1,
+            Self::Probes => 2,
+            Self::Sockets => 3,
+        }
+    }
+}
+
 /// What a source tells of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Told {
@@ -164,6 +176,39 @@ impl Row {
     }
 }
 
+/// What a source may be off by at the median, as a share.
+const P50_AIM: f64 = 0.05;
+/// ... and at the 99th percentile.
+const P99_AIM: f64 = 0.10;
+
+impl Row {
+    /// Whether it tells the truth within the aims.
+    fn agrees(&self) -> bool {
+        let within = |error: Option<f64>, aim: f64| error.is_some_and(|error| error.abs() <= aim);
+        within(self.p50_error, P50_AIM) && within(self.p99_error, P99_AIM)
+    }
+}
+
+/// Which sources tell the truth, and which of them asks least of the requests themselves.
+fn verdict(case: &Case) -> String {
+    let name = |row: &&Row| format!("{:?}", row.source).to_lowercase();
+    let agree: Vec<&Row> = case.rows.iter().filter(|row| row.agrees()).collect();
+    let least = agree.iter().min_by_key(|row| row.source.asks());
+    let Some(least) = least else {
+        return format!(
+            "\n{}: no source is within 5 % at the median and 10 % at the 99th percentile\n",
+            case.script
+        );
+    };
+    let names: Vec<String> = agree.iter().map(name).collect();
+    format!(
+        "\n{}: within 5 % at the median and 10 % at the 99th percentile: {}; of these {} asks least of the requests\n",
+        case.script,
+        names.join(", "),
+        name(least)
+    )
+}
+
 /// The table, as the documentation takes it.
 pub(super) fn markdown(cases: &[Case]) -> String {
     let mut text = "| load | source | p50 us: told, load, error | p99 us: told, load, error | requests seen | server CPU a request | reader of a core |\n|---|---|---|---|---|---|---|\n".to_owned();
@@ -204,6 +249,9 @@ pub(super) fn markdown(cases: &[Case]) -> String {
                 own_cores.unwrap_or(0.0) * 100.0,
             );
         }
+    }
+    for case in cases {
+        text += &verdict(case);
     }
     text
 }
@@ -250,5 +298,23 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("| nobody | -, 100, - |"), "{text}");
+    }
+
+    #[test]
+    fn of_the_sources_that_tell_the_truth_the_one_that_asks_least_is_named() {
+        let samples = vec![
+            sample(Source::Nobody, 1, 0.0, 1000),
+            sample(Source::Memory, 1, 94.0, 1000),
+            sample(Source::Probes, 1, 99.0, 1000),
+            sample(Source::Sampled, 1, 104.0, 1000),
+        ];
+        let text = markdown(&[Case::new("range", samples)]);
+        assert!(
+            text.contains("percentile: probes, sampled; of these sampled asks least"),
+            "{text}"
+        );
+        let samples = vec![sample(Source::Memory, 1, 94.0, 1000)];
+        let text = markdown(&[Case::new("range", samples)]);
+        assert!(text.contains("range: no source is within"), "{text}");
     }
 }

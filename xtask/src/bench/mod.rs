@@ -18,6 +18,7 @@ mod overhead_table;
 mod pgbench;
 mod program;
 mod ring;
+mod rounds;
 pub(crate) mod soak;
 mod soak_verdict;
 mod stats;

@@ -18,6 +18,7 @@ use super::calm_table::Hits;
 use super::latencies::Latencies;
 use super::overhead_table::{Comparison, Pace, Run, State, markdown};
 use super::pgbench::Pgbench;
+use super::rounds::{Part, Rounds};
 use super::stats::Dice;
 use super::subject::{Load, Subject, THREADS, Workload, events, finish, parse_events};
 use super::sysbench::Sysbench;
@@ -43,6 +44,9 @@ pub(super) struct Overhead {
     /// Rounds of each workload.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// As many rounds as fit into this time, once everything is built, and at least one [default: as --rounds says]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "rounds", value_name = "NUMBER")]
+    minutes: Option<u32>,
     /// How long one run takes. The agent looks at requests for 100 ms every 5 s: shorter runs may miss that.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     seconds: u64,
@@ -91,20 +95,23 @@ impl Overhead {
         if bpftrace.is_none() && self.states().contains(&State::Bpftrace) {
             println!("bpftrace is not installed (apt-get install bpftrace): measured without it");
         }
+        let workloads = servers.iter().flat_map(|server| self.workloads(*server));
+        let parts = workloads.count() * self.paces().count();
+        let mut rounds = Rounds::new(self.rounds, self.minutes, parts, now_ns());
         let comparisons = until_interrupted(async {
             let mut comparisons = Vec::new();
             if let Some(program) = sysbench {
                 println!("starting a private MariaDB and filling its tables");
                 let subject = Sysbench::start(program).await?;
                 let mut stage = Stage::new(subject, &binary, bpftrace.as_deref())?;
-                self.play(&mut stage, Kind::Mariadb, &mut comparisons)
+                self.play(&mut stage, Kind::Mariadb, &mut rounds, &mut comparisons)
                     .await?;
             }
             if servers.contains(&Kind::Postgresql) {
                 println!("starting a private PostgreSQL and filling its tables");
                 let subject = Pgbench::start().await?;
                 let mut stage = Stage::new(subject, &binary, bpftrace.as_deref())?;
-                self.play(&mut stage, Kind::Postgresql, &mut comparisons)
+                self.play(&mut stage, Kind::Postgresql, &mut rounds, &mut comparisons)
                     .await?;
             }
             Ok(comparisons)
@@ -132,10 +139,16 @@ impl Overhead {
             .collect()
     }
 
+    fn paces(&self) -> impl Iterator<Item = Pace> {
+        let all = Pace::value_variants().iter().copied();
+        all.filter(|pace| self.pace.is_none_or(|wanted| wanted == *pace))
+    }
+
     async fn play(
         &self,
         stage: &mut Stage<'_, impl Subject>,
         server: Kind,
+        rounds: &mut Rounds,
         comparisons: &mut Vec<Comparison>,
     ) -> Result<()> {
         for workload in self.workloads(server) {
@@ -146,10 +159,7 @@ impl Overhead {
             // A process for each session: whoever watches one sees none of them.
             let only = (server == Kind::Mariadb).then(|| stage.subject.server().pid());
             stage.script = bpftrace::script(&report, only);
-            for pace in Pace::value_variants().iter().copied() {
-                if self.pace.is_some_and(|wanted| wanted != pace) {
-                    continue;
-                }
+            for pace in self.paces() {
                 let per_s = match (pace, self.rate) {
                     (Pace::Full, _) => 0,
                     (Pace::Steady, Some(rate)) => rate.div_ceil(workload.units()),
@@ -163,7 +173,9 @@ impl Overhead {
                     per_s,
                     log: None,
                 };
-                comparisons.push(self.compare(stage, workload, pace, &load, &hits).await?);
+                let part = rounds.part(now_ns());
+                let what = (workload, pace);
+                comparisons.push(self.compare(stage, what, &load, part, &hits).await?);
             }
         }
         Ok(())
@@ -172,16 +184,16 @@ impl Overhead {
     async fn compare(
         &self,
         stage: &mut Stage<'_, impl Subject>,
-        workload: Workload,
-        pace: Pace,
+        (workload, pace): (Workload, Pace),
         load: &Load<'_>,
+        mut part: Part,
         hits: &[Hits],
     ) -> Result<Comparison> {
         let mut states = self.states();
         states.retain(|state| *state != State::Bpftrace || stage.has_bpftrace());
         let mut dice = Dice::new(SEED);
         let mut rounds = Vec::new();
-        for number in 1..=self.rounds {
+        while let Some(number) = part.another(now_ns()) {
             // Place 0 is the run with nobody.
             let mut order: Vec<usize> = (0..=states.len()).collect();
             dice.shuffle(&mut order);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::calm::AgentUse;
+use super::calm::{AgentUse, Level};
 use super::calm_table::Hits;
 use super::stats::{Interval, Mean, Spread};
 use super::subject::Workload;
@@ -76,6 +76,8 @@ pub(super) struct Comparison {
     hits: Vec<Hits>,
     /// What a passing costs the server, nanoseconds: the difference between suspect and nobody over the passings.
     hit_ns: Option<f64>,
+    /// What the passings of calm and of suspect cost by what `atropos check` measured of a passing, as shares of the CPU time.
+    by_passings: Option<(f64, f64)>,
     /// Each round: the run with nobody, then those of the states.
     rounds: Vec<Vec<Run>>,
 }
@@ -133,6 +135,10 @@ impl Comparison {
             alone_units_per_s: Spread::of(alone().map(Run::units_per_s)),
             alone_p99_us: Spread::of(alone().filter_map(|run| run.p99_us)),
             states: watched,
+            by_passings: alone_per_unit_ns.map(|alone| {
+                let share = |level| Hits::cost_at_ns(hits, level) / alone.median;
+                (share(Level::Calm), share(Level::Suspect))
+            }),
             hits: hits.to_vec(),
             hit_ns,
             rounds,
@@ -246,6 +252,7 @@ fn arithmetic(comparison: &Comparison) -> String {
         states,
         hits,
         hit_ns,
+        by_passings,
         rounds,
         ..
     } = comparison;
@@ -270,6 +277,14 @@ fn arithmetic(comparison: &Comparison) -> String {
         .sum();
     if let Some(hit_ns) = hit_ns {
         let _ = write!(text, "; {hit_ns:.0} ns a passing");
+    }
+    if let Some((calm, suspect)) = by_passings {
+        let _ = write!(
+            text,
+            "; by what a passing costs the fixture of `atropos check`, doubled: calm {:+.3} %, suspect {:+.2} %",
+            calm * 100.0,
+            suspect * 100.0
+        );
     }
     let suspicions: usize = states
         .iter()
@@ -332,6 +347,7 @@ mod tests {
             calm: false,
             per_s: 1000.0,
             per_query: 1.0,
+            cost_ns: 1200.0,
         }];
         Comparison::new(
             Workload::OltpPointSelect,
@@ -375,6 +391,7 @@ mod tests {
             "| suspect | 30.90 | +3.00 %",
             "0.50 %, 19.0, 36.0 |",
             "900 ns a passing",
+            "doubled: calm +0.080 %, suspect +4.00 %",
         ] {
             assert!(text.contains(row), "{row} not in\n{text}");
         }

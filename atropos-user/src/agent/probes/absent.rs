@@ -14,8 +14,12 @@ impl Probes {
 
     /// Resources that cannot be seen since their probes are shed or refused.
     pub(super) fn blind(&self) -> Vec<Blind> {
-        let shed = self.governor.shed().map(|index| {
-            let unit = &self.units[index];
+        // Who wakes whom is the governor's last unit, and makes no resource blind.
+        let units = self
+            .governor
+            .shed()
+            .filter_map(|index| self.units.get(index));
+        let shed = units.map(|unit| {
             let probes = unit.planned.unit.probes.join(", ");
             let reason = format!("over budget, so that its probes are detached: {probes}");
             self.blind_without(unit, &reason)

@@ -10,6 +10,8 @@ mod fitted;
 mod kept;
 mod plan;
 mod readings;
+mod tally;
+mod wakes;
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -20,6 +22,7 @@ use atropos_common::limits::MAX_SITES;
 use atropos_common::op::Op;
 use atropos_common::record::EventRecord;
 use atropos_common::scope::Scope;
+use atropos_common::wake::WAKES_SITE;
 
 use super::clock;
 use super::kept::{Kept, Uses};
@@ -28,7 +31,7 @@ use crate::engine::input::Blind;
 use crate::engine::record::Level;
 use crate::governor::{Change, Costs, Governor, Reading};
 use crate::kernel::{
-    Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, Spare, calibrate, give_back_heap,
+    Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, calibrate, give_back_heap,
 };
 use crate::target::we_count_as_the_kernel;
 use cpu::CpuMeter;
@@ -36,6 +39,9 @@ use fitted::Fitted;
 use kept::{SWEEP_EVERY_NS, close_unseen};
 use plan::{cookie, plan};
 pub use readings::ProbeReading;
+use tally::Tally;
+pub use wakes::WakeLook;
+use wakes::WakeUps;
 
 /// Passings by site since the start.
 type Hits = [u64; MAX_SITES as usize];
@@ -71,15 +77,17 @@ pub struct Probes {
     ring: Ring,
     counters: Counters,
     units: Vec<Fitted>,
+    /// Of each unit and, behind them, of the looks at wake-ups.
     governor: Governor,
+    wakes: WakeUps,
     costs: Costs,
-    spare: Option<Result<Spare>>,
+    calibrates: bool,
     calibration: Option<Receiver<Result<Costs, String>>>,
     cpu: CpuMeter,
     hits_before: Box<Hits>,
     fired_ns: Vec<Option<u64>>,
     unreadable: Vec<u64>,
-    attached_ns: Vec<u64>,
+    tally: Tally,
     next_sweep_ns: u64,
     harvested_ns: u64,
     latency_before: Box<Latencies>,
@@ -102,15 +110,12 @@ impl Probes {
                 resolved.process.pid()
             );
         }
-        let ((mut kernel, ring, counters), spare) = if resolved.preset.calibrate {
-            let (loaded, spare) = Kernel::load_with_spare()?;
-            (loaded, Some(spare))
-        } else {
-            (Kernel::load()?, None)
-        };
+        let (mut kernel, ring, counters) = Kernel::load()?;
         watch(&mut kernel, resolved)?;
         let preset = &resolved.preset;
-        let units = planned.iter().map(|planned| planned.unit.clone()).collect();
+        let unit_count = planned.len();
+        let units = planned.iter().map(|planned| planned.unit.clone());
+        let units = units.chain([wakes::unit()]).collect();
         let fitted = planned.into_iter().map(Fitted::new);
         let resources = preset.resources.iter();
         let mut probes = Self {
@@ -119,14 +124,15 @@ impl Probes {
             counters,
             units: fitted.collect(),
             governor: Governor::new(preset.budget, units, now_ns),
+            wakes: WakeUps::new(),
             costs: Costs::default(),
-            spare,
+            calibrates: preset.calibrate,
             calibration: None,
             cpu: CpuMeter::new(&resolved.process, preset.matching.forks),
             hits_before: Box::new([0; MAX_SITES as usize]),
             fired_ns: vec![None; MAX_SITES as usize],
             unreadable: vec![0; MAX_SITES as usize],
-            attached_ns: Vec::new(),
+            tally: Tally::new(unit_count),
             next_sweep_ns: now_ns + SWEEP_EVERY_NS,
             harvested_ns: now_ns,
             latency_before: Box::new([0; BUCKETS]),
@@ -137,7 +143,6 @@ impl Probes {
                 .map(|resource| resource.name.value.clone())
                 .collect(),
         };
-        probes.attached_ns = vec![0; probes.units.len()];
         for unit in &mut probes.units {
             if unit.planned.unit.level == Level::Calm {
                 unit.attach(&mut probes.kernel)?;
@@ -149,19 +154,23 @@ impl Probes {
     /// Measures in the background what a passing costs on this machine, if the preset wants that; until then, and where it
     /// cannot be measured, numbers of another one stand in.
     pub fn calibrate(&mut self) {
-        let Some(spare) = self.spare.take() else {
+        if !self.calibrates {
             return;
-        };
+        }
         let (send, receive) = channel();
         std::thread::spawn(move || {
-            let measured = spare
-                .and_then(|spare| calibrate(spare, clock::thread_cpu_ns))
+            let measured = calibrate(clock::thread_cpu_ns, clock::monotonic_ns)
                 .map_err(|error| format!("{error:#}"));
             // Nobody waits for it any more if the run is over.
             let _ = send.send(measured);
             give_back_heap();
         });
         self.calibration = Some(receive);
+    }
+
+    /// Whether it is still being measured what a passing costs.
+    pub fn is_calibrating(&self) -> bool {
+        self.calibration.is_some()
     }
 
     /// What a passing costs, as far as it is known.
@@ -304,11 +313,11 @@ impl Probes {
         let hits = self.counters.hits()?;
         let from_ns = self.harvested_ns;
         let mut costs_ns = Vec::with_capacity(self.units.len());
-        for (unit, attached_ns) in self.units.iter().zip(&mut self.attached_ns) {
-            let since_ns = unit.since_ns();
-            if let Some(since_ns) = since_ns {
-                *attached_ns += now_ns.saturating_sub(since_ns.max(from_ns));
-            }
+        for (index, unit) in self.units.iter().enumerate() {
+            let tick = (from_ns, now_ns);
+            let whole = unit
+                .since_ns()
+                .is_some_and(|since_ns| self.tally.tick(index, since_ns, tick));
             let mut cost_ns = 0;
             for site in &unit.planned.sites {
                 let at = usize::from(site.cookie);
@@ -316,14 +325,20 @@ impl Probes {
                 if passings > 0 {
                     self.fired_ns[at] = Some(now_ns);
                 }
+                if whole {
+                    self.tally.passed(site.cookie, passings);
+                }
                 cost_ns += self.costs.in_a_server(site.way(), site.work, passings);
             }
-            costs_ns.push(
-                since_ns
-                    .filter(|since_ns| *since_ns <= from_ns)
-                    .map(|_| cost_ns),
-            );
+            costs_ns.push(whole.then_some(cost_ns));
         }
+        let at = usize::from(WAKES_SITE);
+        let wake_ups = hits[at].saturating_sub(self.hits_before[at]);
+        let looked = self
+            .wakes
+            .since_ns()
+            .filter(|since_ns| *since_ns <= from_ns);
+        costs_ns.push(looked.map(|_| wakes::cost_ns(&self.costs, wake_ups)));
         *self.hits_before = hits;
         let cpu_ns = self.cpu.used_ns(now_ns);
         Ok(self.governor.read(&Reading {

@@ -17,6 +17,8 @@ pub struct ProbeReading {
     pub hits: u64,
     /// For how long it has been attached in all.
     pub attached_ns: u64,
+    /// Passings a second of the time for which it was attached.
+    pub per_s: f64,
     /// What one passing costs the fixture; the dearest of its sites.
     pub cost_ns: f64,
     /// When a passing was last noticed, at the end of the tick.
@@ -42,9 +44,11 @@ impl Probes {
                 let at = usize::from(site.cookie);
                 let (hits, fired_ns) = (self.hits_before[at], self.fired_ns[at]);
                 let cost_ns = self.costs.of(site.way(), site.work);
+                let per_s = self.tally.per_s(index, site.cookie);
                 match readings.iter_mut().find(|known| known.name == site.name) {
                     Some(known) => {
                         known.hits += hits;
+                        known.per_s += per_s;
                         known.unreadable += self.unreadable[at];
                         known.fired_ns = known.fired_ns.max(fired_ns);
                         known.cost_ns = known.cost_ns.max(cost_ns);
@@ -52,7 +56,8 @@ impl Probes {
                     None => readings.push(ProbeReading {
                         name: site.name.clone(),
                         hits,
-                        attached_ns: self.attached_ns[index],
+                        attached_ns: self.tally.attached_ns[index],
+                        per_s,
                         cost_ns,
                         fired_ns,
                         unreadable: self.unreadable[at],

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use crate::engine::input::OrderResult;
-use crate::engine::record::{Advice, Decision, Level, Order, OrderOutcome, OverloadNote, Task};
+use crate::engine::record::{
+    Advice, Decision, Hints, Level, Order, OrderOutcome, OverloadNote, Task,
+};
 use crate::engine::settings::Mode;
 use crate::governor::Change;
 
@@ -64,6 +66,9 @@ pub(super) enum Body<'a> {
     },
     Overload {
         overload: &'a OverloadNote,
+    },
+    Hints {
+        hints: &'a Hints,
     },
     Level {
         level: Level,

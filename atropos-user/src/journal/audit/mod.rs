@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::cancel::SentOrder;
 use crate::engine::input::Lost;
-use crate::engine::record::{Decision, Effect, Level, Order, OrderOutcome, OverloadNote};
+use crate::engine::record::{Decision, Effect, Hints, Level, Order, OrderOutcome, OverloadNote};
 use crate::engine::settings::Mode;
 use crate::governor::Change;
 
@@ -155,6 +155,11 @@ impl Audit {
         self.put(&Body::Overload { overload }, false);
     }
 
+    /// Who may hold what nobody can be told to hold.
+    pub fn hints(&self, hints: &Hints) {
+        self.put(&Body::Hints { hints }, false);
+    }
+
     /// The level of watching changed.
     pub fn level(&self, level: Level) {
         self.put(&Body::Level { level }, false);
@@ -184,6 +189,7 @@ impl Audit {
             Effect::Decision(decision) => self.decision(decision),
             Effect::Outcome(outcome) => self.outcome(outcome),
             Effect::Advice(advice) => self.put(&Body::Advice { advice }, false),
+            Effect::Hints(hints) => self.hints(hints),
             Effect::Cancel(_) => {}
         }
     }
