@@ -11,9 +11,7 @@ use super::explain;
 use super::gain::{self, Role, Scored};
 use super::graph::Graph;
 use super::group;
-
 use super::input::SessionKey;
-
 use super::policy::{self, MultiObjective, Policy};
 use super::record::{Assessment, Candidate, Decision, Effect, Order, PassedOver, Trigger};
 
@@ -41,8 +39,8 @@ impl Told {
     /// Whether a decision that cancels nothing has something to say that has not been said.
     fn is_news(&mut self, best: SessionKey, reason: &PassedOver) -> bool {
         match reason {
-            // Passes by itself within a tick or two.
-            PassedOver::TooYoung => false,
+            // Passes by itself within a tick or two, or was said when it happened.
+            PassedOver::TooYoung | PassedOver::Unsent => false,
             // Among equals the best is another one at every tick, now in a statement and now between two.
             PassedOver::GainTooSmall
             | PassedOver::MinorCause

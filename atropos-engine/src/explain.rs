@@ -275,6 +275,16 @@ impl Candidate {
     }
 }
 
+/// Why a task may not be ended now.
+pub(super) fn passed_over(task: &Task, reason: &PassedOver) -> String {
+    why(&Candidate {
+        task: task.clone(),
+        gains: Vec::new(),
+        score: 0.0,
+        passed_over: Some(reason.clone()),
+    })
+}
+
 fn why(candidate: &Candidate) -> String {
     let undo_s = candidate
         .gains
@@ -320,6 +330,7 @@ fn why(candidate: &Candidate) -> String {
         Some(PassedOver::HeldUp) => {
             "it waits itself at this moment, for a lock whose holders cannot be seen".to_owned()
         }
+        Some(PassedOver::Unsent) => "an order could not be sent a moment ago".to_owned(),
     }
 }
 
@@ -379,5 +390,12 @@ pub(super) fn outcome(outcome: &OrderOutcome, order: &Order) -> String {
             format!("{who} is undoing its work after {by}; going further would not be faster")
         }
         OutcomeKind::NotSent => format!("{by} for {who} was not sent: the mode does not allow it"),
+        OutcomeKind::Unsent => format!("{by} for {who} could not be sent"),
+        OutcomeKind::GoneOn => {
+            format!("{who} has gone on after {by} and is still in the way: it is looked at afresh")
+        }
+        OutcomeKind::Withheld => {
+            format!("{who} is still in the way after {by}; no further rung for now")
+        }
     }
 }

@@ -40,9 +40,16 @@ impl Engine {
                 Some(PassedOver::GainTooSmall | PassedOver::MinorCause | PassedOver::LikeItsPeers)
             )
         };
+        let is_open = |judged: &&Judged| {
+            let session = judged.scored.session;
+            let is_over = self
+                .guard
+                .is_over_with(&self.settings, &self.ledger, session);
+            !is_over && !self.runs_again(&judged.scored)
+        };
         let member = |session: &SessionKey| {
             let of = |judged: &&Judged| judged.scored.session == *session;
-            judged.iter().filter(is_free).find(of)
+            judged.iter().filter(is_free).find(of).filter(is_open)
         };
         let members = found.members.iter().filter_map(member);
         members

@@ -3,25 +3,23 @@
 use std::collections::VecDeque;
 
 use super::again::Again;
-use super::gain::{Role, Scored};
+use super::case::{Case, is_under_way};
+use super::gain::Scored;
 use super::graph::Node;
-use super::input::{Activity, BlockKind, Evidence, ResourceId, SessionKey, SessionState};
+use super::input::{Activity, Evidence, SessionKey, SessionState};
 use super::ledger::Ledger;
 use super::record::{Order, PassedOver, Task};
-use super::settings::{Class, Kind, Rung, Settings};
-
-/// A second of work is cheap to repeat: a queued request of a protected class that has done no more is still only queued.
-const QUEUED_WORK_NS: u64 = 1_000_000_000;
+use super::settings::{Class, Rung, Settings};
 
 /// A session that slipped away is met by the next rung for this many windows.
 const SLIP_WINDOWS: u64 = 4;
 
+/// When an order could not leave (no connection, the one before under way, no room for its line in the audit log), none is made
+/// for so long. 1 s: the control connection is tried once a second; an overload that waits longer for it is no better served.
+const UNSENT_PAUSE_NS: u64 = 1_000_000_000;
+
 const MINUTE_NS: u64 = 60_000_000_000;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
-
-/// For so long a request that runs what many run may hold what others want. 1 s: a disk's flush takes a tenth of that when
-/// it is busy; a second is a culprit in anybody's eyes. Less, and equal small writers are ended for a slow disk's sake.
-const ORDINARY_PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Remembers orders and losses. Its size is bounded by the budgets.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +28,7 @@ pub(super) struct Guard {
     pub(super) again: Again,
     slipped: Vec<Slip>,
     quarantine_until_ns: u64,
+    unsent_until_ns: u64,
 }
 
 /// A session whose request had ended when an order for it arrived.
@@ -47,21 +46,31 @@ impl Guard {
         self.quarantine_until_ns = now_ns.saturating_add(settings.tuning.loss_quarantine_ns);
     }
 
-    /// Nothing may be cancelled for the moment, because events were lost.
-    pub(super) fn in_quarantine(&self, now_ns: u64) -> bool {
-        now_ns < self.quarantine_until_ns
-    }
-
     /// An order was made.
     pub(super) fn ordered(&mut self, order: u64, state: &SessionState, now_ns: u64) {
         self.orders_ns.push_back(now_ns);
         self.again.ordered(order, state, now_ns);
     }
 
-    /// The order reached nobody: the work may be ended after all. A session that is still in the way, with one short
-    /// request after the other, is met by the next rung.
+    /// The order reached nobody: the work may be ended after all.
     pub(super) fn missed(&mut self, order: &Order, now_ns: u64) {
         self.again.missed(order.order);
+        self.slipped(order, now_ns);
+    }
+
+    /// No order could leave, whoever it names: this one counts for nothing, and it is tried again after a pause.
+    pub(super) fn unsent(&mut self, order: &Order, now_ns: u64) {
+        self.again.missed(order.order);
+        let mut made = self.orders_ns.iter();
+        if let Some(at) = made.rposition(|at_ns| *at_ns == order.at_ns) {
+            self.orders_ns.remove(at);
+        }
+        self.unsent_until_ns = now_ns.saturating_add(UNSENT_PAUSE_NS);
+    }
+
+    /// The request that an order named is over. A session that is still in the way, with one short request after the other, is
+    /// met by the next rung.
+    pub(super) fn slipped(&mut self, order: &Order, now_ns: u64) {
         let Task { session, id, .. } = order.task;
         self.slipped.retain(|slip| slip.session != session);
         self.slipped.push(Slip {
@@ -114,32 +123,17 @@ impl Guard {
         node: &Node,
         candidate: &Scored,
     ) -> Option<PassedOver> {
-        let session = ledger.sessions.get(&candidate.session);
-        if ledger.is_own(candidate.session) {
-            return Some(PassedOver::Own);
-        }
-        if let Role::Victim(of) = candidate.role {
-            return Some(PassedOver::Victim {
-                of: id_of(ledger, of),
-            });
-        }
-        let Some(state) = session.and_then(|known| known.state.as_ref()) else {
-            // Nobody has said who this is, so no order could name it.
-            return Some(PassedOver::WeakEvidence);
+        let case = match Case::of(settings, ledger, node, candidate) {
+            Ok(case) => case,
+            Err(reason) => return Some(reason),
         };
-        let case = Case {
-            settings,
-            ledger,
-            node,
-            candidate,
-            state,
-        };
+        let state = case.state;
         case.protected()
             .or_else(|| self.evidence(&case))
             .or_else(|| case.too_early())
             .or_else(|| case.held_up())
             .or_else(|| case.usual())
-            .or_else(|| case.under_way(session.is_some_and(|known| known.killed_ns.is_some())))
+            .or_else(|| case.under_way())
             .or_else(|| {
                 self.first_rung(settings, state)
                     .is_none()
@@ -154,11 +148,44 @@ impl Guard {
                 (candidate.gain_s() < settings.tuning.min_gain_s)
                     .then_some(PassedOver::GainTooSmall)
             })
-            .or_else(|| {
-                let spent =
-                    settings.tuning.per_decision == 0 || self.room(settings, ledger.now_ns) == 0;
-                spent.then_some(PassedOver::Budget)
-            })
+            .or_else(|| self.spent(settings, ledger.now_ns))
+    }
+
+    /// Why a task that an order is in flight for may not be met by a further rung now: of the checks those that can have come to
+    /// hold since. Its age, its peers, what ending it would free and that it was ordered before were judged by the decision.
+    pub(super) fn check_again(
+        &self,
+        settings: &Settings,
+        ledger: &Ledger,
+        node: &Node,
+        candidate: &Scored,
+    ) -> Option<PassedOver> {
+        let case = match Case::of(settings, ledger, node, candidate) {
+            Ok(case) => case,
+            Err(reason) => return Some(reason),
+        };
+        case.protected()
+            .or_else(|| self.evidence(&case))
+            .or_else(|| self.spent(settings, ledger.now_ns))
+    }
+
+    /// Whether a task was ended before, or has been asked to stop already.
+    pub(super) fn is_over_with(
+        &self,
+        settings: &Settings,
+        ledger: &Ledger,
+        session: SessionKey,
+    ) -> bool {
+        let known = ledger.sessions.get(&session);
+        let Some(state) = known.and_then(|known| known.state.as_ref()) else {
+            return true;
+        };
+        is_under_way(ledger, state) || self.again.is_spared(&settings.tuning, state, ledger.now_ns)
+    }
+
+    fn spent(&self, settings: &Settings, now_ns: u64) -> Option<PassedOver> {
+        let spent = settings.tuning.per_decision == 0 || self.room(settings, now_ns) == 0;
+        spent.then_some(PassedOver::Budget)
     }
 
     fn evidence(&self, case: &Case) -> Option<PassedOver> {
@@ -169,8 +196,11 @@ impl Guard {
             candidate,
             ..
         } = *case;
-        if self.in_quarantine(ledger.now_ns) {
+        if ledger.now_ns < self.quarantine_until_ns {
             return Some(PassedOver::LostEvents);
+        }
+        if ledger.now_ns < self.unsent_until_ns {
+            return Some(PassedOver::Unsent);
         }
         // Two ticks old at most: a look that is not repeated is no look at the present.
         let stale_ns = settings.tuning.window_ns / 4;
@@ -196,111 +226,6 @@ impl Guard {
             (limit as usize).saturating_sub(made)
         };
         left(MINUTE_NS, tuning.per_minute).min(left(HOUR_NS, tuning.per_hour))
-    }
-}
-
-/// One candidate with everything that the checks look at.
-struct Case<'a> {
-    settings: &'a Settings,
-    ledger: &'a Ledger,
-    node: &'a Node,
-    candidate: &'a Scored,
-    state: &'a SessionState,
-}
-
-impl Case<'_> {
-    fn protected(&self) -> Option<PassedOver> {
-        if self
-            .settings
-            .protected_principals
-            .contains(&self.state.principal)
-        {
-            return Some(PassedOver::ProtectedPrincipal);
-        }
-        let class = class_of(self.settings, self.state)?;
-        let spared = class.protected_queued || !self.is_only_queued();
-        (class.protected && spared).then_some(PassedOver::ProtectedClass)
-    }
-
-    /// It is in the way by its place in the queue alone, and has done next to nothing.
-    fn is_only_queued(&self) -> bool {
-        let session = self.candidate.session;
-        let worked_ns = self.ledger.worked_ns(session);
-        self.candidate.role == Role::Queued
-            && (worked_ns <= QUEUED_WORK_NS || worked_ns <= self.ledger.waited_ns(session))
-    }
-
-    fn too_early(&self) -> Option<PassedOver> {
-        let (tuning, now_ns) = (&self.settings.tuning, self.ledger.now_ns);
-        if self.ledger.moving_ns(self.candidate.in_way_since_ns) < tuning.min_blocking_ns {
-            return Some(PassedOver::TooYoung);
-        }
-        let idle = self.state.activity != Activity::Busy;
-        if idle && now_ns.saturating_sub(self.state.since_ns) < tuning.min_idle_ns {
-            return Some(PassedOver::NotIdleLongEnough);
-        }
-        let done = self.ledger.sessions.get(&self.candidate.session);
-        let nearly_done = done
-            .and_then(|known| known.progress.done())
-            .is_some_and(|progress| progress > tuning.nearly_done);
-        nearly_done.then_some(PassedOver::NearlyDone)
-    }
-
-    /// It does what others do as well, and each of them no worse: ending it gives its place to the next.
-    fn usual(&self) -> Option<PassedOver> {
-        let (ledger, node, session) = (self.ledger, self.node, self.candidate.session);
-        if !node.uses.is_empty() {
-            return None;
-        }
-        let mut holds = node
-            .in_way
-            .iter()
-            .filter(|way| way.kind == BlockKind::Granted)
-            .peekable();
-        if holds.peek().is_none() {
-            let many = ledger.familiar.is_ordinary(self.state, ledger.now_ns);
-            return many.then_some(PassedOver::Ordinary);
-        }
-        if self.is_ordinary_writer() {
-            return Some(PassedOver::Ordinary);
-        }
-        let usual = self.candidate.role == Role::Root
-            && holds.all(|way| {
-                !ledger.holds_unusually_long((way.resource, way.instance), session, way.since_ns)
-            });
-        usual.then_some(PassedOver::LikeItsPeers)
-    }
-
-    /// It runs what many run, and has been in the way by locks alone, for a moment: where a disk or a processor stands still,
-    /// each of many equal transactions holds its rows for that long.
-    fn is_ordinary_writer(&self) -> bool {
-        let now_ns = self.ledger.now_ns;
-        now_ns.saturating_sub(self.candidate.in_way_since_ns) < ORDINARY_PATIENCE_NS
-            && self
-                .node
-                .in_way
-                .iter()
-                .all(|way| self.is_lock(way.resource))
-            && self.ledger.familiar.is_ordinary(self.state, now_ns)
-    }
-
-    /// A commit that waits for the disk, a request behind a latch of the server: it holds what others want, and cannot help it.
-    /// What waits for a device or a client of its own is at its own work.
-    fn held_up(&self) -> Option<PassedOver> {
-        let wait = self.ledger.waits.get(&self.candidate.session)?;
-        let unseen = self.ledger.is_blind(wait.resource) && self.is_lock(wait.resource);
-        unseen.then_some(PassedOver::HeldUp)
-    }
-
-    fn is_lock(&self, resource: ResourceId) -> bool {
-        let resource = self.settings.resources.get(usize::from(resource.0));
-        resource.is_some_and(|resource| resource.kind == Kind::Lock)
-    }
-
-    /// Somebody has already asked the target to end it. An idle session takes no notice of a statement cancel.
-    fn under_way(&self, killed: bool) -> Option<PassedOver> {
-        let busy = self.state.activity == Activity::Busy;
-        (busy && (killed || self.state.killed)).then_some(PassedOver::UnderWay)
     }
 }
 

@@ -317,6 +317,11 @@ pub enum OrderResult {
     Refused(String),
     /// The command was written down and not sent (`observe`, `dry-run`).
     NotSent,
+    /// Nothing came back: the command was sent, and the target may or may not carry it out; with what was seen.
+    Unknown(String),
+    /// The command could not be sent for now (no connection, the order before under way, no room in the audit log): the
+    /// target has not heard of it. With the reason.
+    Unsent(String),
 }
 
 /// What sessions used of a resource of kind MEMORY, CPU or IO since the report before, and what the use of others cost

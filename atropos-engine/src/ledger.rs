@@ -66,9 +66,27 @@ impl Session {
 pub(super) struct PastWait {
     resource: ResourceId,
     instance: Option<InstanceKey>,
+    begin_ns: u64,
     end_ns: u64,
     /// The end came before its begin.
     orphan: bool,
+}
+
+impl PastWait {
+    /// It was a wait for this resource.
+    pub(super) fn is_for(&self, resource: ResourceId) -> bool {
+        self.resource == resource
+    }
+
+    /// When it began.
+    pub(super) fn begin_ns(&self) -> u64 {
+        self.begin_ns
+    }
+
+    /// When it ended.
+    pub(super) fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
 }
 
 /// Who is in the way of a wait; shared by those of whom it was told alike.
@@ -247,6 +265,7 @@ impl Ledger {
             // Its end came first, or this repeats the begin of a wait that is over.
             if last.orphan {
                 last.orphan = false;
+                last.begin_ns = at_ns;
                 let end_ns = last.end_ns;
                 known.waited_ns = known.waited_ns.saturating_add(end_ns - at_ns);
                 if !known.is_own() {
@@ -302,6 +321,7 @@ impl Ledger {
                     known.last_wait = Some(PastWait {
                         resource,
                         instance,
+                        begin_ns: at_ns,
                         end_ns: at_ns,
                         orphan: true,
                     });
@@ -337,6 +357,7 @@ impl Ledger {
         known.last_wait = Some(PastWait {
             resource: wait.resource,
             instance,
+            begin_ns: wait.since_ns,
             end_ns,
             orphan: false,
         });

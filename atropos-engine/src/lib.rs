@@ -19,7 +19,9 @@ pub mod settings;
 mod absent;
 mod again;
 mod blame;
+mod case;
 mod choose;
+mod climb;
 mod decide;
 mod detector;
 mod estimator;
@@ -40,6 +42,7 @@ mod pacing;
 mod peers;
 mod policy;
 mod progress;
+mod realised;
 mod requeue;
 mod stillness;
 mod table;
@@ -60,7 +63,7 @@ use guard::Guard;
 use hints::Wakers;
 use ledger::Ledger;
 use overload::Overload;
-use pacing::{Flying, Step};
+use pacing::Flying;
 use requeue::Requeue;
 
 /// The engine.
@@ -177,7 +180,7 @@ impl Engine {
         if self.overload.is_calm() {
             self.detector.learn();
         }
-        self.pace(out);
+        self.pace(&graph, out);
         let estimate = estimator::estimate(
             &self.settings,
             &self.ledger,
@@ -251,42 +254,14 @@ impl Engine {
             return;
         };
         let order = flying.order.clone();
-        out.push(Effect::Outcome(flying.outcome(
-            &self.settings,
-            &self.ledger,
-            result,
-        )));
+        out.push(Effect::Outcome(flying.outcome(&self.ledger, result)));
         match result {
             OutcomeKind::Missed => self.guard.missed(&order, self.ledger.now_ns),
             OutcomeKind::Refused => self.guard.refused(&order),
+            OutcomeKind::Unsent => self.guard.unsent(&order, self.ledger.now_ns),
             _ => self.advised.push(order.task),
         }
         self.flying.remove(at);
-    }
-
-    fn pace(&mut self, out: &mut Vec<Effect>) {
-        for mut flying in std::mem::take(&mut self.flying) {
-            match flying.step(&self.settings, &self.ledger) {
-                Step::Wait => {}
-                Step::Tell(result) => out.push(self.outcome(&flying, result)),
-                Step::Finish(result) => {
-                    out.push(self.outcome(&flying, result));
-                    if result == OutcomeKind::Released && flying.is_accepted() {
-                        let now_ns = self.ledger.now_ns;
-                        self.requeue.ended(&self.settings, &flying, now_ns);
-                    }
-                    continue;
-                }
-                // Events lost since the order may be the ones that told of the release.
-                Step::Escalate(_) if self.guard.in_quarantine(self.ledger.now_ns) => {}
-                Step::Escalate(rung) => self.escalate(&mut flying, rung, out),
-            }
-            self.flying.push(flying);
-        }
-    }
-
-    fn outcome(&self, flying: &Flying, result: OutcomeKind) -> Effect {
-        Effect::Outcome(flying.outcome(&self.settings, &self.ledger, result))
     }
 }
 

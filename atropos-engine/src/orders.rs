@@ -69,7 +69,9 @@ impl Engine {
             undo_per_s: busy
                 .and_then(|state| class_of(&self.settings, state))
                 .map_or(0.0, |class| class.undo),
-            uses: node.is_some_and(|node| !node.uses.is_empty()),
+            used: node
+                .map(|node| node.uses.iter().map(|used| used.resource).collect())
+                .unwrap_or_default(),
             resources: blamed_s
                 .filter(|(_, blamed_s)| **blamed_s > 0.0)
                 .map(|(r, _)| ResourceId(r))
@@ -83,22 +85,13 @@ impl Engine {
     /// Sends the same task's next rung. It is part of the decision that began it.
     pub(super) fn escalate(&mut self, flying: &mut Flying, rung: u8, out: &mut Vec<Effect>) {
         let before = &flying.order;
-        let state = self
-            .ledger
-            .sessions
-            .get(&before.task.session)
-            .and_then(|known| known.state.clone());
-        let task = if state.is_some() {
-            explain::task(&self.settings, &self.ledger, before.task.session)
-        } else {
-            before.task.clone()
-        };
+        let session = before.task.session;
         self.order_count += 1;
         let order = Order {
             order: self.order_count,
             decision: before.decision,
             at_ns: self.ledger.now_ns,
-            task,
+            task: explain::task(&self.settings, &self.ledger, session),
             rung,
             rung_name: self
                 .settings
@@ -108,7 +101,8 @@ impl Engine {
                 .unwrap_or_default(),
             expected_gain_s: before.expected_gain_s,
         };
-        if let Some(state) = &state {
+        let known = self.ledger.sessions.get(&session);
+        if let Some(state) = known.and_then(|known| known.state.as_ref()) {
             self.guard.ordered(order.order, state, self.ledger.now_ns);
         }
         flying.escalate(&self.settings, &self.ledger, order.clone());

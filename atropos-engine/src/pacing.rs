@@ -4,12 +4,17 @@
 //! wait that it blocked at the order; then one window passes, so that the next decision sees a target that has settled,
 //! and the realised gain is known. A rung's deadline starts at the target's acceptance.
 
+use super::explain;
 use super::guard::rung;
-use super::input::{Activity, OrderReport, OrderResult, ResourceId, SessionKey};
+use super::input::{Activity, OrderReport, OrderResult, ResourceId, SessionKey, SessionState};
 use super::ledger::Ledger;
-use super::record::{Order, OrderOutcome, OutcomeKind};
+use super::realised::Blamed;
+use super::record::{Order, OrderOutcome, OutcomeKind, PassedOver};
 use super::settings::Settings;
-use super::window::seconds;
+
+/// An order whose next rung may not be taken for so long is given up: meanwhile nobody else is chosen. 10 s: twice the longest
+/// deadline of the presets, and ten times the quarantine after a loss of events.
+const WITHHELD_NS: u64 = 10_000_000_000;
 
 /// An order in flight.
 #[derive(Clone, Debug)]
@@ -21,11 +26,8 @@ pub(super) struct Flying {
     pub(super) resources: Vec<ResourceId>,
     /// Waits that it blocked at the order and that are not over: who, and the number of the wait.
     blocked: Vec<(SessionKey, u64)>,
-    /// How many it blocked at the order.
-    blocked_count: usize,
-    /// It was chosen for what it uses as well, which it goes on using until its request is over: time that was lost in the
-    /// window before the order, seconds.
-    lost_by_use_s: Option<f64>,
+    /// What was blamed on it at the order.
+    blamed: Blamed,
     /// How long the task had worked, for what undoing it may take; 0 if there is nothing to undo.
     undo_ns: u64,
     accepted_ns: Option<u64>,
@@ -33,10 +35,12 @@ pub(super) struct Flying {
     /// The release was confirmed at a tick.
     settled: bool,
     rolling_back: bool,
-    /// It named a running request.
-    ordered_busy: bool,
+    /// Start of the request or of the idle time that it named.
+    began_ns: u64,
     /// Since when that request has been over while what it held stays held.
     spent_ns: Option<u64>,
+    /// Since when a further rung has been due that may not be taken, and why.
+    withheld: Option<(u64, PassedOver)>,
     deadline_ns: u64,
 }
 
@@ -46,8 +50,8 @@ pub(super) struct Of {
     pub(super) class: Option<u16>,
     /// Seconds of undo for each second of work.
     pub(super) undo_per_s: f64,
-    /// It was chosen for what it uses as well.
-    pub(super) uses: bool,
+    /// What it uses so much of that others lose by it: it goes on using that until its request is over.
+    pub(super) used: Vec<ResourceId>,
     /// What it keeps from others.
     pub(super) resources: Vec<ResourceId>,
 }
@@ -63,6 +67,8 @@ pub(super) enum Step {
     Finish(OutcomeKind),
     /// The deadline passed: go on to this rung.
     Escalate(u8),
+    /// The deadline passed, and what the task kept others waiting for cannot be seen.
+    Unseen,
 }
 
 impl Flying {
@@ -71,7 +77,7 @@ impl Flying {
         let Of {
             class,
             undo_per_s,
-            uses,
+            used,
             resources,
         } = of;
         let target = order.task.session;
@@ -89,27 +95,28 @@ impl Flying {
             .at_ns
             .saturating_add(deadline_of(settings, order.rung));
         Self {
+            began_ns: began_ns(ledger, target),
+            blamed: Blamed::at_order(ledger, target, used),
             order,
             class,
             resources,
-            blocked_count: blocked.len(),
             blocked,
-            lost_by_use_s: uses.then(|| lost_s(settings, ledger)),
             undo_ns,
             accepted_ns: None,
             released_ns: None,
             settled: false,
             rolling_back: false,
-            ordered_busy: is_busy(ledger, target),
             spent_ns: None,
+            withheld: None,
             deadline_ns,
         }
     }
 
     /// The same task by the next rung.
     pub(super) fn escalate(&mut self, settings: &Settings, ledger: &Ledger, order: Order) {
-        self.ordered_busy = is_busy(ledger, order.task.session);
+        self.began_ns = began_ns(ledger, order.task.session);
         self.spent_ns = None;
+        self.withheld = None;
         self.deadline_ns = order
             .at_ns
             .saturating_add(deadline_of(settings, order.rung));
@@ -139,6 +146,9 @@ impl Flying {
             OrderResult::Missed => Some(OutcomeKind::Missed),
             OrderResult::Refused(_) => Some(OutcomeKind::Refused),
             OrderResult::NotSent => Some(OutcomeKind::NotSent),
+            // The target may still carry it out: nobody else is chosen until the rung's deadline.
+            OrderResult::Unknown(_) => None,
+            OrderResult::Unsent(_) => Some(OutcomeKind::Unsent),
         }
     }
 
@@ -147,8 +157,7 @@ impl Flying {
         if self.settled || self.is_unseen(ledger) {
             return;
         }
-        if self.blocks_as_ordered(ledger) || (self.lost_by_use_s.is_some() && self.is_same(ledger))
-        {
+        if self.blocks_as_ordered(ledger) || (self.blamed.by_use() && self.is_same(ledger)) {
             self.released_ns = None;
         } else if self.released_ns.is_none() {
             self.released_ns = Some(ledger.now_ns);
@@ -206,7 +215,8 @@ impl Flying {
         let now_ns = ledger.now_ns;
         if !self.settled {
             if self.is_unseen(ledger) {
-                return Step::Wait;
+                let is_due = now_ns >= self.deadline_ns;
+                return if is_due { Step::Unseen } else { Step::Wait };
             }
             let heard = self.accepted_ns.is_some() || now_ns >= self.deadline_ns;
             self.settled = self.released_ns.is_some() && heard && !self.blocks_others(ledger);
@@ -224,36 +234,77 @@ impl Flying {
         if now_ns < self.deadline_ns {
             return spent
                 .filter(|_| self.accepted_ns.is_some())
-                .map_or(Step::Wait, Step::Escalate);
+                .unwrap_or(Step::Wait);
         }
         self.overdue(settings, ledger)
     }
 
-    /// The order has ended the request, and what it held stays held, since a transaction outlives its statements: the
-    /// rung to go on to, once the client has had half a window to end the transaction itself.
-    fn next_when_spent(&mut self, settings: &Settings, ledger: &Ledger) -> Option<u8> {
+    /// The session is still what the order named: it runs that very request, or idles behind it, or idles as it did.
+    fn is_as_ordered(&self, state: &SessionState) -> bool {
+        let task = &self.order.task;
+        let same_request = if task.request == 0 {
+            state.since_ns == self.began_ns
+        } else {
+            state.request == task.request
+        };
+        let same_state = task.activity == Activity::Busy || state.activity == task.activity;
+        state.id == task.id && same_request && same_state
+    }
+
+    /// The order has ended the request, and what it held stays held, since a transaction outlives its statements: what to do
+    /// once the client has had half a window to end the transaction itself. A session that idles is met by the next rung; one
+    /// that has begun something else is another task.
+    fn next_when_spent(&mut self, settings: &Settings, ledger: &Ledger) -> Option<Step> {
         let task = &self.order.task;
         let state = ledger
             .sessions
             .get(&task.session)
             .and_then(|known| known.state.as_ref())?;
-        let over = state.request != task.request || state.activity != Activity::Busy;
-        if !self.ordered_busy || !over {
+        let as_ordered = self.is_as_ordered(state);
+        let over = !as_ordered || state.activity != Activity::Busy;
+        if task.activity != Activity::Busy || !over {
             self.spent_ns = None;
             return None;
         }
         let since_ns = *self.spent_ns.get_or_insert(ledger.now_ns);
         let patience_ns = settings.tuning.window_ns / 2;
-        let next = rung(settings, state.activity, Some(self.order.rung))?;
-        (ledger.now_ns.saturating_sub(since_ns) >= patience_ns).then_some(next.0)
+        if ledger.now_ns.saturating_sub(since_ns) < patience_ns {
+            return None;
+        }
+        if !as_ordered {
+            return Some(Step::Finish(OutcomeKind::GoneOn));
+        }
+        let (next, _) = rung(settings, state.activity, Some(self.order.rung))?;
+        Some(Step::Escalate(next))
+    }
+
+    /// Why no further rung is taken, if one is due.
+    pub(super) fn withheld(&self) -> Option<&PassedOver> {
+        self.withheld.as_ref().map(|(_, reason)| reason)
+    }
+
+    /// A further rung is due and may not be taken: says so once for each reason, and gives the order up in the end.
+    pub(super) fn withhold(&mut self, reason: PassedOver, now_ns: u64) -> Step {
+        let before = self.withheld.take();
+        let since_ns = before.as_ref().map_or(now_ns, |(since_ns, _)| *since_ns);
+        let is_news = before.is_none_or(|(_, before)| before != reason);
+        self.withheld = Some((since_ns, reason));
+        if now_ns.saturating_sub(since_ns) >= WITHHELD_NS {
+            Step::Finish(OutcomeKind::Stuck)
+        } else if is_news {
+            Step::Tell(OutcomeKind::Withheld)
+        } else {
+            Step::Wait
+        }
     }
 
     fn overdue(&mut self, settings: &Settings, ledger: &Ledger) -> Step {
         let known = ledger.sessions.get(&self.order.task.session);
         let state = known.and_then(|known| known.state.as_ref());
-        let killed = known.is_some_and(|known| {
-            known.killed_ns.is_some() || known.state.as_ref().is_some_and(|state| state.killed)
-        });
+        let Some(state) = state.filter(|state| self.is_as_ordered(state)) else {
+            return Step::Finish(OutcomeKind::GoneOn);
+        };
+        let killed = known.is_some_and(|known| known.killed_ns.is_some() || state.killed);
         let begun_ns = self.accepted_ns.unwrap_or(self.order.at_ns);
         let undone_ns = begun_ns
             .saturating_add(self.undo_ns)
@@ -263,25 +314,21 @@ impl Flying {
             self.deadline_ns = undone_ns;
             return Step::Tell(OutcomeKind::RollingBack);
         }
-        let activity = state.map_or(Activity::IdleInTransaction, |state| state.activity);
-        match rung(settings, activity, Some(self.order.rung)) {
+        match rung(settings, state.activity, Some(self.order.rung)) {
             Some((next, _)) => Step::Escalate(next),
             None => Step::Finish(OutcomeKind::Stuck),
         }
     }
 
     /// The record of an outcome.
-    pub(super) fn outcome(
-        &self,
-        settings: &Settings,
-        ledger: &Ledger,
-        result: OutcomeKind,
-    ) -> OrderOutcome {
+    pub(super) fn outcome(&self, ledger: &Ledger, result: OutcomeKind) -> OrderOutcome {
         let released_ns = self.released_ns.filter(|_| result == OutcomeKind::Released);
         let time_to_release_ns = released_ns
             .zip(self.accepted_ns)
             .map(|(released_ns, accepted_ns)| released_ns.saturating_sub(accepted_ns));
-        let realised_gain_s = released_ns.and_then(|_| self.realised_gain_s(settings, ledger));
+        let realised_gain_s = released_ns
+            .and_then(|_| self.blamed.share_gone(ledger))
+            .map(|share| self.order.expected_gain_s * share);
         let mut outcome = OrderOutcome {
             order: self.order.order,
             at_ns: ledger.now_ns,
@@ -292,36 +339,15 @@ impl Flying {
             realised_gain_s,
             summary: String::new(),
         };
-        outcome.summary = super::explain::outcome(&outcome, &self.order);
+        outcome.summary = explain::outcome(&outcome, &self.order);
         outcome
     }
-
-    /// The share of the blamed waiting that is gone, taken of the expected gain.
-    fn realised_gain_s(&self, settings: &Settings, ledger: &Ledger) -> Option<f64> {
-        let window_s = seconds(settings.tuning.window_ns);
-        let after = lost_s(settings, ledger) / window_s;
-        let before = self
-            .lost_by_use_s
-            .map_or(self.blocked_count as f64, |lost_s| lost_s / window_s);
-        (before > 0.0)
-            .then(|| self.order.expected_gain_s * ((before - after) / before).clamp(-1.0, 1.0))
-    }
 }
 
-/// Time lost in the window, over all resources, seconds.
-fn lost_s(settings: &Settings, ledger: &Ledger) -> f64 {
-    let lost_ns = (0..settings.resources.len())
-        .map(|r| ledger.lost_ns(ResourceId(r as u16)))
-        .fold(0, u64::saturating_add);
-    seconds(lost_ns)
-}
-
-fn is_busy(ledger: &Ledger, session: SessionKey) -> bool {
-    let state = ledger
-        .sessions
-        .get(&session)
-        .and_then(|known| known.state.as_ref());
-    state.is_some_and(|state| state.activity == Activity::Busy)
+fn began_ns(ledger: &Ledger, session: SessionKey) -> u64 {
+    let known = ledger.sessions.get(&session);
+    let state = known.and_then(|known| known.state.as_ref());
+    state.map_or(0, |state| state.since_ns)
 }
 
 fn deadline_of(settings: &Settings, rung: u8) -> u64 {

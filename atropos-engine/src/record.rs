@@ -318,6 +318,8 @@ pub enum PassedOver {
     LostEvents,
     /// It waits itself at this moment, for a lock whose holders cannot be seen: another may be to blame, or a disk.
     HeldUp,
+    /// An order could not be sent a moment ago.
+    Unsent,
 }
 
 /// An order to end one task.
@@ -354,8 +356,10 @@ pub struct OrderOutcome {
     pub time_to_release_ns: Option<u64>,
     /// Gain expected, seconds.
     pub expected_gain_s: f64,
-    /// Gain realised: waiting time of the blamed waiters in the window before the order, less that in the window after
-    /// the release, extrapolated to the expected future; seconds. `None` while unknown.
+    /// Gain realised, seconds: the expected gain times the share that is gone of what was blamed on the task. Blamed is the
+    /// time that those who waited for it lost in the window before the order (and for what it used, everybody's loss to those
+    /// resources); what is left of it is what the same sessions lose to the same resources in the window after the release.
+    /// `None` while unknown.
     pub realised_gain_s: Option<f64>,
     /// In one sentence.
     pub summary: String,
@@ -377,6 +381,13 @@ pub enum OutcomeKind {
     RollingBack,
     /// Not sent, by mode.
     NotSent,
+    /// It could not be sent; tried again after a pause if it is still to blame by then.
+    Unsent,
+    /// The session has gone on to another request, or is not listed any more, and others still wait for it: the order is done
+    /// with, and what it does by now is judged afresh.
+    GoneOn,
+    /// Still in the way after the rung, and by what is seen at present no further rung may be taken; the order stays in flight.
+    Withheld,
 }
 
 /// What to do about a request that was ended. Whoever sent it, or stands in front of the server, may follow it; the agent

@@ -329,7 +329,7 @@ fn a_lock_that_cannot_be_seen_is_no_release() {
     world.blind("a check failed");
     world.walks = false;
     world.run(2000);
-    assert_eq!(world.outcome_kinds(), []);
+    assert_eq!(world.outcome_kinds(), [OutcomeKind::Withheld]);
     assert_eq!(world.targets(), [2], "and nobody is taken up the ladder");
     world.blind.clear();
     world.walks = true;

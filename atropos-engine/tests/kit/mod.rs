@@ -49,6 +49,10 @@ pub enum Obey {
     Ignore,
     /// The agent does not send it.
     NotSent,
+    /// Nothing comes back, and it lets go after so many milliseconds.
+    Silent(u64),
+    /// There is no way to it.
+    Unsent,
 }
 
 /// Settings such as a database's preset has them, with an objective of p99 = 20 ms.

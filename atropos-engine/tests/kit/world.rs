@@ -346,6 +346,10 @@ impl World {
         }];
     }
 
+    pub fn sees_again(&mut self) {
+        self.blind.clear();
+    }
+
     /// A lock behind the first resource: `key` waits for it, and nobody can tell who holds it. A view of one moment.
     pub fn waits_unseen(&mut self, key: u64) {
         let resource = ResourceId(LOCKS.0 + 1);
@@ -395,6 +399,11 @@ impl World {
             Obey::Miss => self.report(&order, OrderResult::Missed),
             Obey::Ignore => self.report(&order, OrderResult::Accepted),
             Obey::NotSent => self.report(&order, OrderResult::NotSent),
+            Obey::Silent(ms) => {
+                self.report(&order, OrderResult::Unknown("no answer".to_owned()));
+                self.due.push((self.now_ms + ms, order));
+            }
+            Obey::Unsent => self.report(&order, OrderResult::Unsent("not connected".to_owned())),
         }
     }
 
