@@ -37,6 +37,8 @@ struct Prepared {
     acts: Arc<Mutex<Vec<Act>>>,
     opens: Result<(), String>,
     found: Found,
+    /// It is found only by a look at this time after the deadline or later.
+    late: Option<Duration>,
 }
 
 impl Prepared {
@@ -67,8 +69,14 @@ impl Desk for Prepared {
         Ok(())
     }
 
-    fn look(&self, _note: &Note) -> Result<Found, String> {
-        Ok(self.found)
+    fn look(&self, note: &Note) -> Result<Found, String> {
+        let from_ns = |late: Duration| note.deadline_ns + late.as_nanos() as u64;
+        let too_early = self.late.is_some_and(|late| clock_ns() < from_ns(late));
+        Ok(if too_early {
+            Found::Waiting { unknown: 0 }
+        } else {
+            self.found
+        })
     }
 
     fn take_back(&mut self, _note: &Note) {
@@ -78,6 +86,14 @@ impl Desk for Prepared {
 
 /// The exact way of rung 0 by SIGINT for sessions that are processes, and what is done at its desk.
 fn exact(found: Found, opens: Result<(), String>) -> (Exact, Arc<Mutex<Vec<Act>>>) {
+    exact_late(found, opens, None)
+}
+
+fn exact_late(
+    found: Found,
+    opens: Result<(), String>,
+    late: Option<Duration>,
+) -> (Exact, Arc<Mutex<Vec<Act>>>) {
     let settings = ExactSettings {
         pid: 1,
         forks: true,
@@ -93,6 +109,7 @@ fn exact(found: Found, opens: Result<(), String>) -> (Exact, Arc<Mutex<Vec<Act>>
         acts: Arc::clone(&acts),
         opens,
         found,
+        late,
     }));
     (exact, acts)
 }
@@ -137,6 +154,19 @@ async fn an_order_that_is_found_is_accepted_or_missed_and_never_left_behind() {
         assert_eq!(answer.result, result, "{found:?}");
         assert_eq!(*acts.lock().unwrap(), whole(), "{found:?}");
     }
+}
+
+#[tokio::test]
+async fn a_thread_that_acts_just_after_the_deadline_is_not_met_a_second_time() {
+    let late = Duration::from_millis(5);
+    let (exact, acts) = exact_late(Found::Delivered { at_ns: clock_ns() }, Ok(()), Some(late));
+    let mut ladder = Ladder::new(Fake::default(), Mode::Enforce, clock_ns).with_exact(Some(exact));
+    let mut order = order();
+    order.task = busy();
+    let sent = ladder.carry_out(order).await;
+    assert_eq!(sent.answer.result, OrderResult::Accepted);
+    assert_eq!(ladder.initiator().sent, 0, "no ordinary command behind it");
+    assert_eq!(*acts.lock().unwrap(), whole());
 }
 
 #[tokio::test]

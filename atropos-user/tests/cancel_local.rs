@@ -1,4 +1,4 @@
-//! The ladder, and the initiators that need no server: signals and programs.
+//! The ladder, and the initiator that runs programs.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,16 +10,11 @@ mod samples;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use atropos::cancel::{
-    Answer, AnyInitiator, Exec, ExecRung, Initiator, Ladder, ProcessSignal, SignalRung,
-    SignalTarget, signal,
-};
+use atropos::cancel::{Answer, AnyInitiator, Exec, ExecRung, Initiator, Ladder, exec};
 use atropos::engine::input::OrderResult;
 use atropos::engine::record::Task;
 use atropos::engine::settings::Mode;
@@ -100,109 +95,6 @@ async fn without_a_way_in_every_order_is_refused_with_the_reason() {
     assert_eq!(sent.answer, Answer::refused("no socket was given"));
 }
 
-/// A process that sleeps, and is gone when dropped.
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn start() -> Self {
-        Self(Command::new("sleep").arg("600").spawn().unwrap())
-    }
-
-    fn task(&self) -> Task {
-        Task {
-            thread: self.0.id(),
-            ..task(u64::from(self.0.id()))
-        }
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn initiator(sleeper: &Sleeper, target: SignalTarget, start: Option<u64>) -> ProcessSignal {
-    let rungs = vec![
-        SignalRung::parse("INT").unwrap(),
-        SignalRung::parse("sigterm").unwrap(),
-    ];
-    ProcessSignal::new(
-        sleeper.0.id(),
-        target,
-        rungs,
-        Box::new(Some),
-        Box::new(move |_| start),
-    )
-}
-
-#[tokio::test]
-async fn a_signal_reaches_the_process_whose_start_was_seen() {
-    for (rung, signal, text) in [(0, 2, "kill -INT"), (1, 15, "kill -TERM")] {
-        let mut sleeper = Sleeper::start();
-        let start = signal::start_ticks(sleeper.0.id(), None).unwrap();
-        let mut initiator = initiator(&sleeper, SignalTarget::Process, Some(start));
-        initiator.check_permission().await.unwrap();
-        assert_eq!(
-            initiator.describe(rung, &sleeper.task()),
-            format!("{text} {}", sleeper.0.id())
-        );
-        assert_eq!(
-            initiator.send(rung, &sleeper.task()).await,
-            Answer::accepted()
-        );
-        assert_eq!(sleeper.0.wait().unwrap().signal(), Some(signal));
-    }
-}
-
-#[tokio::test]
-async fn a_signal_to_a_process_of_another_start_or_of_an_unknown_one_is_not_sent() {
-    let mut sleeper = Sleeper::start();
-    let start = signal::start_ticks(sleeper.0.id(), None).unwrap();
-    let answer = initiator(&sleeper, SignalTarget::Process, Some(start - 1))
-        .send(0, &sleeper.task())
-        .await;
-    assert_eq!(answer.result, OrderResult::Missed);
-    assert!(answer.detail.contains("another one"), "{}", answer.detail);
-    let answer = initiator(&sleeper, SignalTarget::Process, None)
-        .send(0, &sleeper.task())
-        .await;
-    assert!(matches!(answer.result, OrderResult::Refused(_)));
-    for id in [0, 1, u64::MAX] {
-        let answer = initiator(&sleeper, SignalTarget::Process, Some(start))
-            .send(0, &task(id))
-            .await;
-        assert!(matches!(answer.result, OrderResult::Refused(_)), "{id}");
-    }
-    assert!(sleeper.0.try_wait().unwrap().is_none(), "it sleeps on");
-    let (gone, mut late) = (
-        sleeper.task(),
-        initiator(&sleeper, SignalTarget::Process, Some(start)),
-    );
-    drop(sleeper);
-    assert_eq!(late.send(0, &gone).await.result, OrderResult::Missed);
-}
-
-#[tokio::test]
-async fn a_signal_to_a_thread_arrives_or_is_refused_where_the_kernel_cannot_name_threads() {
-    let mut sleeper = Sleeper::start();
-    let start = signal::start_ticks(sleeper.0.id(), Some(sleeper.0.id())).unwrap();
-    let answer = initiator(&sleeper, SignalTarget::Thread, Some(start))
-        .send(1, &sleeper.task())
-        .await;
-    match &answer.result {
-        OrderResult::Accepted => assert_eq!(sleeper.0.wait().unwrap().signal(), Some(15)),
-        OrderResult::Refused(why) => assert!(why.contains("6.9"), "{why}"),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_signal_that_does_not_exist_is_an_error_with_examples() {
-    assert!(SignalRung::parse("HURRY").unwrap_err().contains("INT"));
-}
-
 /// A directory for programs that only this user can write.
 fn programs() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -242,6 +134,17 @@ async fn a_program_says_by_its_exit_code_what_came_of_the_order() {
     let refused = outcome("echo no right >&2; exit 1").await;
     assert!(refused.detail.contains("no right"), "{refused:?}");
     assert!(matches!(refused.result, OrderResult::Refused(_)));
+    let shot = outcome("kill -9 $$").await;
+    assert!(matches!(shot.result, OrderResult::Unknown(_)), "{shot:?}");
+}
+
+#[test]
+fn what_a_program_is_given_is_shown_with_the_tasks_numbers() {
+    let argv = ["/usr/bin/end-task", "{id}", "--thread", "{thread}"].map(str::to_owned);
+    assert_eq!(
+        exec::command_line(&argv, &task(42)),
+        "/usr/bin/end-task 42 --thread 4711"
+    );
 }
 
 #[tokio::test]
@@ -272,7 +175,7 @@ async fn arguments_are_never_given_to_a_shell() {
 }
 
 #[tokio::test]
-async fn a_program_that_hangs_is_killed_and_refused() {
+async fn a_program_that_hangs_is_killed_and_nobody_knows_what_came_of_it() {
     let directory = programs();
     // It stops itself, so that its command line goes on to name it.
     let path = script(directory.path(), "kill -STOP $$");
@@ -282,6 +185,10 @@ async fn a_program_that_hangs_is_killed_and_refused() {
     let answer = answer.expect("a program that hangs is given up");
     assert!(
         answer.detail.contains("no answer within 1000 ms"),
+        "{answer:?}"
+    );
+    assert!(
+        matches!(answer.result, OrderResult::Unknown(_)),
         "{answer:?}"
     );
     wait_for("the program to be gone", || (!runs(&path)).then_some(()));

@@ -8,11 +8,11 @@
 mod common;
 
 use atropos::cancel::{Answer, Credentials, Endpoint, Initiator, Mysql, MysqlSettings};
-use atropos::engine::input::Activity;
+use atropos::engine::input::{Activity, OrderResult};
 use common::mariadb::MariaDb;
 use common::orders::{
     KILL_CONNECTION, KILL_QUERY, KILL_QUERY_ID, credentials, id_of, initiator, refusal, settings,
-    sleeper, task, wait_until_gone,
+    sleeper, task, unknown, wait_until_gone,
 };
 use common::{PATIENCE, eventually};
 
@@ -105,7 +105,8 @@ async fn an_account_without_rights_is_refused_with_the_grant_that_it_lacks_and_n
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_or_is_gone_refuses_within_the_limit_and_is_found_again() {
+async fn of_a_server_that_hangs_or_is_gone_no_answer_is_waited_for_beyond_the_limit_and_it_is_found_again()
+ {
     let mut server = server!();
     let mut watcher = server.connect().await;
     let endpoint = Endpoint::over_socket(&server.socket, credentials("root", ""));
@@ -123,7 +124,7 @@ async fn a_server_that_hangs_or_is_gone_refuses_within_the_limit_and_is_found_ag
     server.thaw();
     let answer = answer.expect("a server that hangs is given up");
     assert!(
-        refusal(&answer).contains("no answer within 1000 ms"),
+        unknown(&answer).contains("no answer within 1000 ms"),
         "{answer:?}"
     );
     assert!(impatient.own_ids().is_empty());
@@ -132,11 +133,11 @@ async fn a_server_that_hangs_or_is_gone_refuses_within_the_limit_and_is_found_ag
 
     server.crash();
     let answer = patient.send(KILL_CONNECTION, &task).await;
-    assert!(refusal(&answer).contains("connection broke"), "{answer:?}");
-    let answer = patient.send(KILL_QUERY, &task).await;
+    assert!(unknown(&answer).contains("connection broke"), "{answer:?}");
+    let unsent = patient.send(KILL_QUERY, &task).await;
     assert!(
-        refusal(&answer).contains("no control connection"),
-        "{answer:?}"
+        matches!(&unsent.result, OrderResult::Unsent(why) if why.contains("no control connection")),
+        "{unsent:?}"
     );
     let first = patient.keep_warm().await.unwrap_err();
     assert_eq!(
@@ -152,6 +153,28 @@ async fn warm(initiator: &mut Mysql) {
         initiator.keep_warm().await.ok()
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_comparison_finds_no_room_only_the_command_that_names_a_statement_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let option = format!("--tmpdir={}", folder.path().display());
+    let server = server!(start_with, &[&option]);
+    let mut watcher = server.connect().await;
+    let mut initiator = initiator(&server).await;
+    let (id, handle) = sleeper(&server).await;
+    let task = task(&mut watcher, id, Activity::Busy).await;
+    folder.close().unwrap();
+    for rung in [KILL_QUERY, KILL_CONNECTION] {
+        let answer = initiator.send(rung, &task).await;
+        refusal(&answer);
+        assert!(!handle.is_finished(), "{answer:?}");
+    }
+    assert_eq!(
+        initiator.send(KILL_QUERY_ID, &task).await,
+        Answer::accepted()
+    );
+    assert_eq!(handle.await.unwrap().1, Err(1317));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,17 +3,26 @@
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Duration, MissedTickBehavior, interval};
 
-use crate::cancel::{AnyInitiator, Desk, Initiator as _, Ladder, SentOrder};
+use crate::cancel::{AnyInitiator, Desk, Initiator as _, Ladder, Proof, SentOrder};
 use crate::engine::record::{Decision, Order};
 use crate::engine::settings::Mode;
 
 /// How often the way to the target is tried.
 const WARM_EVERY: Duration = Duration::from_secs(1);
 
+/// What the ladder can use once the probes are attached.
+#[derive(Default)]
+pub struct Tools {
+    /// The desk where orders can be put down for threads to find.
+    pub desk: Option<Box<dyn Desk>>,
+    /// What proves a task's identity before a signal, where the target's memory does not.
+    pub proof: Option<Proof>,
+}
+
 /// The agent's end of the carrier.
 pub struct Carrier {
     orders: mpsc::Sender<Order>,
-    desk: Option<oneshot::Sender<Box<dyn Desk>>>,
+    tools: Option<oneshot::Sender<Tools>>,
     questions: mpsc::Sender<Box<Decision>>,
     /// What the target tells of decisions: the number of the decision, and sentences.
     pub remarks: mpsc::Receiver<(u64, Vec<String>)>,
@@ -29,7 +38,7 @@ impl Carrier {
     /// Starts the task that owns the ladder. It ends when this end is dropped.
     pub fn start(ladder: Ladder<AnyInitiator>) -> Self {
         let (orders, orders_in) = mpsc::channel(16);
-        let (desk, desk_in) = oneshot::channel();
+        let (tools, tools_in) = oneshot::channel();
         let (answers_out, answers) = mpsc::channel(16);
         let (questions, questions_in) = mpsc::channel(16);
         let (remarks_out, remarks) = mpsc::channel(16);
@@ -37,7 +46,7 @@ impl Carrier {
         let (trouble_out, trouble) = watch::channel(None);
         let ends = Ends {
             orders: orders_in,
-            desk: desk_in,
+            tools: tools_in,
             answers: answers_out,
             questions: questions_in,
             remarks: remarks_out,
@@ -47,7 +56,7 @@ impl Carrier {
         tokio::spawn(carry(ladder, ends));
         Self {
             orders,
-            desk: Some(desk),
+            tools: Some(tools),
             questions,
             remarks,
             answers,
@@ -56,11 +65,11 @@ impl Carrier {
         }
     }
 
-    /// Lends the ladder the desk where orders can be put down for threads to find. Only the first is taken.
-    pub fn equip(&mut self, desk: Box<dyn Desk>) {
-        if let Some(to_ladder) = self.desk.take() {
+    /// Lends the ladder what there is since the probes are attached. Only the first are taken.
+    pub fn equip(&mut self, tools: Tools) {
+        if let Some(to_ladder) = self.tools.take() {
             // A carrier that is gone carries no order either.
-            let _ = to_ladder.send(desk);
+            let _ = to_ladder.send(tools);
         }
     }
 
@@ -78,7 +87,7 @@ impl Carrier {
 /// The other end.
 struct Ends {
     orders: mpsc::Receiver<Order>,
-    desk: oneshot::Receiver<Box<dyn Desk>>,
+    tools: oneshot::Receiver<Tools>,
     answers: mpsc::Sender<SentOrder>,
     questions: mpsc::Receiver<Box<Decision>>,
     remarks: mpsc::Sender<(u64, Vec<String>)>,
@@ -89,7 +98,7 @@ struct Ends {
 async fn carry(mut ladder: Ladder<AnyInitiator>, ends: Ends) {
     let Ends {
         mut orders,
-        mut desk,
+        mut tools,
         answers,
         mut questions,
         remarks,
@@ -102,9 +111,13 @@ async fn carry(mut ladder: Ladder<AnyInitiator>, ends: Ends) {
         tokio::select! {
             biased;
             // Nobody who gives it up has one.
-            given = &mut desk, if !desk.is_terminated() => {
-                if let Ok(given) = given {
-                    ladder.equip(given);
+            given = &mut tools, if !tools.is_terminated() => {
+                let Tools { desk, proof } = given.unwrap_or_default();
+                if let Some(desk) = desk {
+                    ladder.equip(desk);
+                }
+                if let Some(proof) = proof {
+                    ladder.initiator().prove_by(proof);
                 }
             }
             order = orders.recv() => {

@@ -40,6 +40,12 @@ pub fn epoch_minus_monotonic_ns() -> i64 {
     difference_ns
 }
 
+/// The clock that counts on while the machine sleeps less the monotonic clock, nanoseconds.
+pub fn boot_minus_monotonic_ns() -> u64 {
+    let monotonic_ns = monotonic_ns();
+    read_ns(ClockId::CLOCK_BOOTTIME).saturating_sub(monotonic_ns)
+}
+
 fn read_ns(clock: ClockId) -> u64 {
     time_ns(clock_gettime(clock).expect("Linux has these clocks"))
 }

@@ -4,14 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use nix::sys::signal::Signal;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::clock;
 use super::resolve::Resolved;
-use crate::cancel::signal::{Ours, Proof, start_ticks};
+use crate::cancel::exact::Ours;
 use crate::cancel::{
-    AnyInitiator, Credentials, Endpoint, Exact, ExactSettings, Exec, ExecRung, Mysql, MysqlCommand,
-    MysqlSettings, PgCommand, PgEndpoint, Postgres, PostgresSettings, ProcessSignal, SignalRung,
-    SignalTarget,
+    Answer, AnyInitiator, Credentials, Endpoint, Exact, ExactSettings, Exec, ExecRung, Mysql,
+    MysqlCommand, MysqlSettings, PgCommand, PgEndpoint, Postgres, PostgresSettings, ProcessSignal,
+    Proof, SignalRung, SignalTarget, exec,
 };
 use crate::config::{Cancel, Command, Initiator};
 use crate::engine::input::Activity;
@@ -20,6 +23,9 @@ use crate::target::{Process, ProcessMemory};
 
 /// How long a program of the user's may take.
 const EXEC_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long the ladder waits for the watch, which looks every 50 ms and takes some milliseconds for it.
+const WATCH_LIMIT: Duration = Duration::from_millis(200);
 
 /// Where the control connection goes, as far as it was said.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +44,8 @@ pub struct ControlOptions {
     pub password_file: Option<PathBuf>,
     /// Password from the environment.
     pub password: Option<String>,
+    /// The password may go to another machine unencrypted.
+    pub password_in_clear: bool,
 }
 
 /// The initiator that the preset names. Nothing is connected yet.
@@ -110,22 +118,9 @@ pub fn describe(resolved: &Resolved, rung: usize, task: &Task) -> String {
         Some(Command::PgCancel) => PgCommand::Cancel.text(task),
         Some(Command::PgTerminate) => PgCommand::Terminate.text(task),
         Some(Command::Signal { signal, to_thread }) => {
-            let in_target = if *to_thread {
-                Some(task.thread)
-            } else {
-                u32::try_from(task.id).ok()
-            };
-            let number = in_target.and_then(|number| resolved.process.ours(number));
-            // To a shell, 0 means itself and everything that it has started.
-            let Some(number) = number.filter(|number| *number != 0) else {
-                return "(it has no process)".to_owned();
-            };
-            format!(
-                "kill -{} {number}",
-                signal.as_str().trim_start_matches("SIG")
-            )
+            signal_rung(*signal, *to_thread).text(&resolved.process, task)
         }
-        Some(Command::Exec { argv }) => argv.join(" "),
+        Some(Command::Exec { argv }) => exec::command_line(argv, task),
         None => String::new(),
     }
 }
@@ -225,36 +220,38 @@ fn pg_endpoint(process: &Process, control: &ControlOptions) -> Result<PgEndpoint
         Some((directory, port)) => (Some(directory), port),
         None => (None, port),
     };
-    Ok(PgEndpoint {
+    let endpoint = PgEndpoint {
         socket_directory,
         host,
         port,
         credentials,
-    })
+    };
+    if endpoint.shows_password() && !control.password_in_clear {
+        bail!(
+            "will not send a password to {endpoint}: the connection is not encrypted, and {} is not known to be this machine; run \
+             atropos beside the server, use --socket, an address of this machine or an account without a password (trust, ident, \
+             peer), or say --password-in-clear",
+            endpoint.host
+        );
+    }
+    Ok(endpoint)
+}
+
+fn signal_rung(signal: Signal, to_thread: bool) -> SignalRung {
+    let target = if to_thread {
+        SignalTarget::Thread
+    } else {
+        SignalTarget::Process
+    };
+    SignalRung::new(signal, target)
 }
 
 fn signal(cancel: &Cancel, resolved: &Resolved) -> Result<AnyInitiator> {
-    let mut target = SignalTarget::Process;
-    let mut rungs = Vec::new();
-    for rung in &cancel.rungs {
-        if let Command::Signal { signal, to_thread } = &rung.command {
-            target = if *to_thread {
-                SignalTarget::Thread
-            } else {
-                SignalTarget::Process
-            };
-            rungs.push(SignalRung::parse(signal.as_str()).map_err(|reason| anyhow!(reason))?);
-        }
-    }
-    let pid = resolved.process.pid();
-    let process = resolved.process.clone();
-    let start_seen = move |task: &Task| match target {
-        SignalTarget::Process => {
-            start_ticks(process.ours(u32::try_from(task.id).ok()?)?, None).ok()
-        }
-        SignalTarget::Thread => start_ticks(pid, Some(process.ours(task.thread)?)).ok(),
-    };
-    let initiator = ProcessSignal::new(pid, target, rungs, ours(resolved), Box::new(start_seen));
+    let rungs = cancel.rungs.iter().filter_map(|rung| match rung.command {
+        Command::Signal { signal, to_thread } => Some(signal_rung(signal, to_thread)),
+        _ => None,
+    });
+    let initiator = ProcessSignal::new(resolved.process.clone(), rungs.collect());
     Ok(AnyInitiator::Signal(Box::new(match proof(resolved)? {
         Some(proof) => initiator.proving(proof),
         None => initiator,
@@ -267,11 +264,10 @@ fn proof(resolved: &Resolved) -> Result<Option<Proof>> {
         return Ok(None);
     };
     let memory = ProcessMemory::open(&resolved.process)?;
-    let offset_ns = clock::epoch_minus_monotonic_ns();
-    Ok(Some(Box::new(move |task| {
+    let look = move |task: &Task| {
         let seen = list
-            .view(task.session.0, &memory, offset_ns)
-            .map_err(|error| format!("session {} is gone: {error}", task.id))?;
+            .view(task.session.0, &memory, clock::epoch_minus_monotonic_ns())
+            .map_err(|error| Answer::missed(format!("session {} is gone: {error}", task.id)))?;
         let was = (
             task.id,
             task.thread,
@@ -280,11 +276,52 @@ fn proof(resolved: &Resolved) -> Result<Option<Proof>> {
         );
         let is = (seen.id, seen.thread, seen.request, seen.busy);
         if is == was {
-            Ok(())
+            Ok(since_boot_ns(seen.started_ns))
         } else {
-            Err(format!("session {} has gone on since", task.id))
+            Err(Answer::missed(format!(
+                "session {} has gone on since",
+                task.id
+            )))
         }
+    };
+    Ok(Some(Box::new(move |task| {
+        Box::pin(std::future::ready(look(task)))
     })))
+}
+
+/// A question of the ladder to the watch: whether a task is still at what it was at when it was chosen.
+#[derive(Debug)]
+pub struct Question {
+    /// The task.
+    pub task: Task,
+    /// Since when it has been, `CLOCK_MONOTONIC` nanoseconds; or what is different.
+    pub answer: oneshot::Sender<Result<u64, String>>,
+}
+
+/// Asks the watch, which alone sees what an application tells by marks.
+pub fn proof_of_watch(questions: mpsc::Sender<Question>) -> Proof {
+    Box::new(move |task| {
+        let (questions, task) = (questions.clone(), task.clone());
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let asked = questions.send(Question { task, answer }).await;
+            let heard = asked.is_ok().then_some(answered);
+            let unheard =
+                || Answer::unsent("the watch did not say whether the task is still there");
+            match timeout(WATCH_LIMIT, heard.ok_or_else(unheard)?).await {
+                Ok(Ok(seen)) => seen.map(since_boot_ns).map_err(Answer::missed),
+                Ok(Err(_)) | Err(_) => Err(unheard()),
+            }
+        })
+    })
+}
+
+/// A time of `CLOCK_MONOTONIC` as one of `CLOCK_BOOTTIME`, nanoseconds; 0, which is unknown, stays 0.
+fn since_boot_ns(monotonic_ns: u64) -> u64 {
+    match monotonic_ns {
+        0 => 0,
+        _ => monotonic_ns.saturating_add(clock::boot_minus_monotonic_ns()),
+    }
 }
 
 fn exec(cancel: &Cancel) -> Result<AnyInitiator> {

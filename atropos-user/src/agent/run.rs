@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::carrier::Carrier;
+use super::carrier::{Carrier, Tools};
 use super::clock;
 use super::feed::{Eyes, Feed};
-use super::initiator;
+use super::initiator::{self, Question};
 use super::levels::Levels;
 use super::on_cpu::OnCpu;
 use super::probes::Probes;
@@ -23,9 +24,9 @@ use super::tell::Teller;
 use super::told::Told;
 use super::wakers::Asked;
 use super::watch::View;
-use crate::cancel::SentOrder;
+use crate::cancel::{Answer, Desk, SentOrder};
 use crate::engine::Engine;
-use crate::engine::input::{Input, OrderReport, OrderResult};
+use crate::engine::input::Input;
 use crate::engine::record::{Effect, Level, Order};
 use crate::engine::settings::Settings;
 use crate::kernel::give_back_heap;
@@ -80,9 +81,12 @@ pub async fn run(
     let end = resolved.process.end().map_err(anyhow::Error::from)?;
     let mut probes = Probes::attach(resolved, clock::monotonic_ns()).map_err(RunError::Attach)?;
     probes.calibrate();
-    if let Some(desk) = probes.desk(resolved).map_err(RunError::Attach)? {
-        carrier.equip(Box::new(desk));
-    }
+    let desk = probes.desk(resolved).map_err(RunError::Attach)?;
+    let (asked, questions) = mpsc::channel(1);
+    carrier.equip(Tools {
+        desk: desk.map(|desk| Box::new(desk) as Box<dyn Desk>),
+        proof: feed.hears_marks().then(|| initiator::proof_of_watch(asked)),
+    });
     let stop = StopSignals::listen()?;
     let closely = signal(SignalKind::user_defined1()).context("cannot listen for signals")?;
     give_back_heap();
@@ -95,6 +99,7 @@ pub async fn run(
         on_cpu: OnCpu::new(&resolved.preset, &resolved.process),
         probes,
         carrier,
+        questions,
         teller,
         levels: Levels::default(),
         asked: Asked::default(),
@@ -150,6 +155,8 @@ struct Watch<'a> {
     on_cpu: Option<OnCpu>,
     probes: Probes,
     carrier: Carrier,
+    /// What the ladder asks before it signals.
+    questions: mpsc::Receiver<Question>,
     teller: &'a mut Teller,
     levels: Levels,
     asked: Asked,
@@ -169,6 +176,7 @@ impl Watch<'_> {
                 biased;
                 () = stop.asked() => return Ok(End::Asked),
                 Some(()) = closely.recv() => self.asked_to_watch_closely()?,
+                Some(question) = self.questions.recv() => self.look_again(question),
                 Some(sent) = self.carrier.answers.recv() => self.answered(&sent).await?,
                 Some((decision, said)) = self.carrier.remarks.recv() => {
                     self.teller.remarks(decision, &said, clock::monotonic_ns());
@@ -181,6 +189,14 @@ impl Watch<'_> {
                 }
             }
         }
+    }
+
+    /// The ladder is about to signal: looks whether the task is still what was meant.
+    fn look_again(&self, question: Question) {
+        let pid = self.resolved.process.pid();
+        let seen = self.probes.still_since_ns(&question.task, pid);
+        // Who has given up waiting signals nobody.
+        let _ = question.answer.send(seen);
     }
 
     /// Somebody asked to watch closely, or no longer.
@@ -300,33 +316,23 @@ impl Watch<'_> {
         Ok(returned)
     }
 
-    /// Hands an order to the carrier, once its announcement is on disk. One that cannot leave comes back as refused.
+    /// Hands an order to the carrier, once its announcement is on disk. Of one that cannot leave the target hears nothing.
     async fn send(&mut self, order: &Order) -> Option<Input> {
         let command = initiator::describe(self.resolved, usize::from(order.rung), &order.task);
-        if self.feed.hears_marks()
-            && !self
-                .probes
-                .is_still(&order.task, self.resolved.process.pid())
-        {
-            // A signal names a thread and not a task: this is the last look before it.
-            return Some(Input::Outcome(OrderReport {
-                at_ns: clock::monotonic_ns(),
-                order: order.order,
-                rung: order.rung,
-                result: OrderResult::Missed,
-            }));
-        }
-        let sent = match self.teller.announce(order, &command).await {
+        let reason = match self.teller.announce(order, &command).await {
             Ok(()) if self.carrier.hand_over(order.clone()) => return None,
             Ok(()) => "the order before this one is still under way".to_owned(),
             Err(reason) => reason,
         };
-        let (at_ns, result) = (clock::monotonic_ns(), OrderResult::Refused(sent));
-        Some(Input::Outcome(OrderReport {
-            at_ns,
-            order: order.order,
-            rung: order.rung,
-            result,
-        }))
+        let at_ns = clock::monotonic_ns();
+        let unsent = SentOrder {
+            order: order.clone(),
+            command,
+            sent_at_ns: at_ns,
+            answered_at_ns: at_ns,
+            answer: Answer::unsent(reason),
+        };
+        self.teller.answered(&unsent);
+        Some(Input::Outcome(unsent.report()))
     }
 }

@@ -448,6 +448,8 @@ fn answer_text(sent: &SentOrder) -> String {
         OrderResult::Missed => format!("missed, the task had ended: {}", sent.answer.detail),
         OrderResult::Refused(reason) => format!("refused: {reason}"),
         OrderResult::NotSent => format!("not sent: {}", sent.answer.detail),
+        OrderResult::Unknown(reason) => format!("no answer, it may still be carried out: {reason}"),
+        OrderResult::Unsent(reason) => format!("could not be sent: {reason}"),
     };
     format!("{}: {result}", sent.command)
 }

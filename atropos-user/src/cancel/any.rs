@@ -2,7 +2,7 @@
 
 use crate::engine::record::{Decision, Task};
 
-use super::{Answer, Exec, Initiator, Mysql, Postgres, ProcessSignal};
+use super::{Answer, Exec, Initiator, Mysql, Postgres, ProcessSignal, Proof};
 
 /// Any of the initiators.
 #[derive(Debug)]
@@ -67,6 +67,12 @@ impl Initiator for AnyInitiator {
             Self::Signal(one) => one.keep_warm().await,
             Self::Exec(one) => one.keep_warm().await,
             Self::None(_) => Ok(()),
+        }
+    }
+
+    fn prove_by(&mut self, proof: Proof) {
+        if let Self::Signal(one) = self {
+            one.prove_by(proof);
         }
     }
 

@@ -15,7 +15,6 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use crate::engine::input::Activity;
 use crate::engine::record::Task;
 
-use super::signal::Ours;
 use super::{Answer, Clock};
 
 /// How often it is looked whether the order was found.
@@ -23,6 +22,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// A thread that sleeps passes no place: it is nudged after so long.
 const NUDGE_AFTER: Duration = Duration::from_millis(5);
+
+/// After the deadline so long is waited before the ordinary command is sent, and looked once more. The thread may have read the
+/// clock in time and lost its processor before it acted, so that it is signalled after everybody has taken the order for not
+/// found: the statement behind would be met by the second command. 20 ms: several time slices of a busy machine.
+const GRACE: Duration = Duration::from_millis(20);
 
 /// Why there is no exact way.
 const NO_DESK: &str = "no order can be put down in the kernel";
@@ -90,6 +94,9 @@ pub trait Desk: Send {
     /// Takes the note away.
     fn take_back(&mut self, note: &Note);
 }
+
+/// Our number of the process or thread that the target calls so; `None` if there is none.
+pub type Ours = Box<dyn Fn(u32) -> Option<u32> + Send + Sync>;
 
 /// What the preset says of such orders.
 #[derive(Clone, Debug)]
@@ -261,9 +268,13 @@ async fn wait(
     loop {
         let now_ns = (settings.clock)();
         let found = desk.look(note)?;
-        // Whoever passes a place at this time or later leaves the note alone.
-        if !matches!(found, Found::Waiting { .. }) || now_ns >= note.deadline_ns {
+        if !matches!(found, Found::Waiting { .. }) {
             return Ok(found);
+        }
+        // Whoever passes a place at this time or later leaves the note alone.
+        if now_ns >= note.deadline_ns {
+            tokio::time::sleep(GRACE).await;
+            return desk.look(note);
         }
         if now_ns >= nudge_ns
             && let Some(signal) = nudge.take()

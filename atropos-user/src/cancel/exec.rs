@@ -1,7 +1,8 @@
 //! Ending a task by a program of the user's: an argument list, never a shell.
 //!
 //! The program must prove the identity itself with what it is given, and says by its exit code what came of it:
-//! 0 accepted, 3 the task had ended, anything else refused (with the first line of its standard error as the reason).
+//! 0 accepted, 3 the task had ended, anything else refused (with the first line of its standard error as the reason). Of one
+//! that takes too long or is killed nobody knows what came.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -46,16 +47,22 @@ impl ExecRung {
         trusted(&program)?;
         Ok(Self { program, arguments })
     }
+}
 
-    fn filled(&self, task: &Task) -> Vec<String> {
-        let fill = |argument: &String| match argument.as_str() {
-            "{id}" => task.id.to_string(),
-            "{thread}" => task.thread.to_string(),
-            "{request}" => task.request.to_string(),
-            other => other.to_owned(),
-        };
-        self.arguments.iter().map(fill).collect()
-    }
+/// Arguments with the task's numbers in the place of `{id}`, `{thread}` and `{request}`.
+fn filled(arguments: &[String], task: &Task) -> Vec<String> {
+    let fill = |argument: &String| match argument.as_str() {
+        "{id}" => task.id.to_string(),
+        "{thread}" => task.thread.to_string(),
+        "{request}" => task.request.to_string(),
+        other => other.to_owned(),
+    };
+    arguments.iter().map(fill).collect()
+}
+
+/// Program and arguments as a person could type them.
+pub fn command_line(argv: &[String], task: &Task) -> String {
+    filled(argv, task).join(" ")
 }
 
 /// The real path of a program that nobody but root and this user can have written or moved.
@@ -115,7 +122,7 @@ impl Exec {
         };
         let mut command = Command::new(program);
         command
-            .args(rung.filled(task))
+            .args(filled(&rung.arguments, task))
             .env_clear()
             .env("PATH", SAFE_PATH)
             .current_dir("/")
@@ -127,7 +134,8 @@ impl Exec {
         match timeout(self.limit, command.output()).await {
             Ok(Ok(output)) => judge(&shown.to_string(), &output),
             Ok(Err(error)) => Answer::refused(format!("cannot run {shown}: {error}")),
-            Err(_) => Answer::refused(format!(
+            // What it had begun may still take its way.
+            Err(_) => Answer::unknown(format!(
                 "{shown} gave no answer within {} ms and was killed",
                 self.limit.as_millis()
             )),
@@ -147,6 +155,7 @@ fn judge(program: &str, output: &Output) -> Answer {
     match output.status.code() {
         Some(0) => Answer::accepted(),
         Some(EXIT_MISSED) => Answer::missed(complaint),
+        None => Answer::unknown(format!("{program} was ended by a {}", output.status)),
         _ => Answer::refused(format!(
             "{program} ended with {}: {complaint}",
             output.status
@@ -157,10 +166,11 @@ fn judge(program: &str, output: &Output) -> Answer {
 impl Initiator for Exec {
     fn describe(&self, rung: u8, task: &Task) -> String {
         match self.rungs.get(usize::from(rung)) {
-            Some(rung) => std::iter::once(rung.program.display().to_string())
-                .chain(rung.filled(task))
-                .collect::<Vec<_>>()
-                .join(" "),
+            Some(rung) => {
+                let program = std::iter::once(rung.program.display().to_string());
+                let argv: Vec<String> = program.chain(rung.arguments.iter().cloned()).collect();
+                command_line(&argv, task)
+            }
             None => format!("no program for rung {rung}"),
         }
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::Answer;
+
 /// The reason. `R` is how this kind of server says no.
 #[derive(Debug)]
 pub(super) enum Failure<R> {
@@ -25,6 +27,18 @@ impl<R> Failure<R> {
     /// The connection cannot be used any more.
     pub(super) fn is_fatal(&self) -> bool {
         matches!(self, Self::Broken(_) | Self::Silent { .. })
+    }
+}
+
+impl<R> Failure<R> {
+    /// What it means for an order, in these words: only a server that said no has refused. Whatever happened after the command
+    /// had left, the server may still carry it out.
+    pub(super) fn answer(&self, text: String) -> Answer {
+        match self {
+            Self::Server(_) => Answer::refused(text),
+            Self::NotConnected(_) => Answer::unsent(text),
+            Self::Broken(_) | Self::Silent { .. } | Self::Unexpected(_) => Answer::unknown(text),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! An [`Initiator`] knows one way in (`mysql`, `postgres`, `signal`, `exec`); the [`Ladder`] owns one initiator, obeys the mode and
 //! times every order. Where the preset says how, an order is first put down for the session's own thread to find ([`exact`]). An order reaches the task that it names or nobody: each initiator proves the identity of the task
-//! right before it acts, and answers `missed` when the task is gone, `refused` when it cannot be proved.
+//! right before it acts, and answers `missed` when the task is gone, `refused` when it cannot be proved, `unsent` when there is
+//! no way to the target for now, and `unknown` when the target has heard the command and has not answered.
 
 use std::future::Future;
 
@@ -28,7 +29,7 @@ pub use exec::{Exec, ExecRung};
 pub use ladder::{Ladder, SentOrder};
 pub use mysql::{Endpoint, Mysql, MysqlCommand, MysqlSettings};
 pub use postgres::{PgCommand, PgEndpoint, Postgres, PostgresSettings};
-pub use signal::{ProcessSignal, SignalRung, SignalTarget};
+pub use signal::{ProcessSignal, Proof, SignalRung, SignalTarget};
 
 /// `CLOCK_MONOTONIC` in nanoseconds. Passed in, so that one place in the agent reads the clock.
 pub type Clock = fn() -> u64;
@@ -68,6 +69,24 @@ impl Answer {
         }
     }
 
+    /// The command was sent and nothing came back: the target may still carry it out.
+    pub fn unknown(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self {
+            result: OrderResult::Unknown(reason.clone()),
+            detail: reason,
+        }
+    }
+
+    /// There is no way to the target for now; it has not heard of the order.
+    pub fn unsent(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self {
+            result: OrderResult::Unsent(reason.clone()),
+            detail: reason,
+        }
+    }
+
     /// The mode forbids sending.
     pub fn not_sent(detail: impl Into<String>) -> Self {
         Self {
@@ -94,6 +113,9 @@ pub trait Initiator: Send {
     /// Keeps the way in open. To be called about once a second, outside the order path; the error says what is wrong
     /// and is the same text until it changes.
     fn keep_warm(&mut self) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// Lends it what can prove a task's identity and came to be after it was made. Those that ask the target itself need none.
+    fn prove_by(&mut self, _proof: Proof) {}
 
     /// What only the target can tell of a decision, a sentence each: names in the place of numbers. Nothing waits for it.
     fn remarks(&mut self, _decision: &Decision) -> impl Future<Output = Vec<String>> + Send {

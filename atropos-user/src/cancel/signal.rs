@@ -1,114 +1,148 @@
 //! Ending a task by a signal, for applications whose sessions are processes or threads.
 //!
-//! A pid may be used again, so the process is first pinned by a pidfd, then its start time is compared with the one
-//! that was seen when the session was, and only then is the signal sent through the pidfd: to that process or nobody.
+//! A signal names a process or thread and not a task, and a number may be used again. So the process or thread is first pinned
+//! by a pidfd: whatever is found out afterwards, the signal goes to that one or nobody. Then it must belong to the target: the
+//! process itself, one that descends from it, or a thread of these. A process must be the one whose thread serves the session,
+//! since in a server of many threads a session's number is a connection's and says nothing of processes. Last, the task is looked
+//! at once more; it must still be what was meant, and must have begun when this process or thread was already there.
 
 use std::fmt;
 use std::fs;
+use std::future::Future;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, test_kill_process};
 
 use crate::engine::record::Task;
+use crate::target::Process;
 
 use super::{Answer, Initiator};
 
 /// `PIDFD_THREAD` (Linux 6.9): the pidfd is for one thread. Has the value of `O_EXCL`.
 const PIDFD_THREAD: u32 = 0o200;
 
+/// Nanoseconds in a second.
+const NS_IN_S: u64 = 1_000_000_000;
+
 /// Whom the signal goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalTarget {
     /// The process whose pid is the task's id (one process for each session).
     Process,
-    /// The task's thread, in the process that is watched. Needs Linux 6.9; older kernels cannot name a thread safely.
+    /// The task's thread. Needs Linux 6.9; older kernels cannot name a thread safely.
     Thread,
 }
 
-/// One rung: a signal.
+/// One rung: a signal, and to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalRung {
     signal: nix::sys::signal::Signal,
+    target: SignalTarget,
 }
 
 impl SignalRung {
-    /// From a name: `INT`, `SIGINT`.
-    pub fn parse(name: &str) -> Result<Self, String> {
-        let upper = name.to_ascii_uppercase();
-        let full = if upper.starts_with("SIG") {
-            upper
-        } else {
-            format!("SIG{upper}")
-        };
-        let signal = full
-            .parse()
-            .map_err(|_| format!("`{name}` is not a signal (for example: INT, TERM, USR1)"))?;
-        Ok(Self { signal })
+    /// This signal.
+    pub fn new(signal: nix::sys::signal::Signal, target: SignalTarget) -> Self {
+        Self { signal, target }
+    }
+
+    /// The command as a person could type it.
+    pub fn text(self, process: &Process, task: &Task) -> String {
+        match number(process, self.target, task) {
+            Ok(number) => format!(
+                "kill -{} {number}",
+                self.signal.as_str().trim_start_matches("SIG")
+            ),
+            Err(_) => "(it has no process)".to_owned(),
+        }
     }
 }
 
-/// The start time, in clock ticks since boot, of the process or thread behind a task when its session was first seen;
-/// `None` if it was not recorded, and then nothing is sent.
-pub type StartSeen = Box<dyn Fn(&Task) -> Option<u64> + Send + Sync>;
+/// Our number of the process that is signalled, or of the thread.
+fn number(process: &Process, target: SignalTarget, task: &Task) -> Result<u32, Answer> {
+    let in_target = match target {
+        SignalTarget::Process => task.id,
+        SignalTarget::Thread => u64::from(task.thread),
+    };
+    // 1 is whoever the others stop with, on the machine as in a container; to a shell, 0 means itself and all it has started.
+    let may_be = u32::try_from(in_target).ok().filter(|number| *number > 1);
+    let in_target = may_be.ok_or_else(|| {
+        Answer::refused(format!(
+            "{in_target} is not a process or thread that may be signalled"
+        ))
+    })?;
+    process
+        .ours(in_target)
+        .ok_or_else(|| Answer::missed(format!("{in_target} is gone")))
+}
 
-/// Our number of the process or thread that the target calls so; `None` if there is none.
-pub type Ours = Box<dyn Fn(u32) -> Option<u32> + Send + Sync>;
+/// What a proof comes to: since when the task has been at what it is at, `CLOCK_BOOTTIME` nanoseconds, as the kernel counts
+/// starts of processes (0 if nobody knows); or why no signal may be sent.
+pub type Proving = Pin<Box<dyn Future<Output = Result<u64, Answer>> + Send>>;
 
 /// Proves, once the process or thread can no longer be mistaken and right before the signal, that the task still is what
-/// it was: the same session with the same request in the same state. The error says what is different.
-pub type Proof = Box<dyn Fn(&Task) -> Result<(), String> + Send + Sync>;
+/// it was: the same session, served by the same thread, with the same request in the same state.
+pub type Proof = Box<dyn Fn(&Task) -> Proving + Send + Sync>;
 
 /// The initiator.
 pub struct ProcessSignal {
-    /// The process that is watched.
-    pid: u32,
-    target: SignalTarget,
+    process: Process,
     rungs: Vec<SignalRung>,
-    ours: Ours,
-    start_seen: StartSeen,
     proof: Option<Proof>,
 }
 
 impl fmt::Debug for ProcessSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProcessSignal")
-            .field("pid", &self.pid)
-            .field("target", &self.target)
+            .field("pid", &self.process.pid())
             .field("rungs", &self.rungs)
             .finish_non_exhaustive()
     }
 }
 
-/// Start time of a process, or of one of its threads, in clock ticks since boot.
-pub fn start_ticks(pid: u32, thread: Option<u32>) -> Result<u64, String> {
-    let path = match thread {
-        Some(tid) => format!("/proc/{pid}/task/{tid}/stat"),
-        None => format!("/proc/{pid}/stat"),
-    };
+/// Start of a thread, nanoseconds after boot, rounded down to a clock tick (usually 10 ms). A process starts with the thread that
+/// has its number.
+fn started_ns(owner: u32, thread: u32) -> Result<u64, String> {
+    let path = format!("/proc/{owner}/task/{thread}/stat");
     let stat = fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
     // The second field is the program's name, which may hold spaces and parentheses; starttime is the 22nd.
-    stat.rsplit_once(')')
+    let ticks: u64 = stat
+        .rsplit_once(')')
         .and_then(|(_, rest)| rest.split_whitespace().nth(19))
         .and_then(|field| field.parse().ok())
-        .ok_or_else(|| format!("{path} has no start time"))
+        .ok_or_else(|| format!("{path} has no start time"))?;
+    Ok(ticks.saturating_mul(NS_IN_S / procfs::ticks_per_second()))
+}
+
+fn pin(target: SignalTarget, number: u32) -> Result<OwnedFd, Answer> {
+    let pid = i32::try_from(number)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| Answer::refused(format!("{number} is no number of a process")))?;
+    let flags = match target {
+        SignalTarget::Process => PidfdFlags::empty(),
+        SignalTarget::Thread => PidfdFlags::from_bits_retain(PIDFD_THREAD),
+    };
+    pidfd_open(pid, flags).map_err(|error| match (error, target) {
+        (Errno::SRCH, _) => Answer::missed(format!("{number} is gone")),
+        (Errno::INVAL, SignalTarget::Thread) => Answer::refused(
+            "this kernel cannot name a thread safely (PIDFD_THREAD needs Linux 6.9); use a signal to the process",
+        ),
+        (Errno::INVAL | Errno::NOENT, SignalTarget::Process) => Answer::refused(format!(
+            "{number} is a thread and no process: the session's number is not that of a process; use `to = \"thread\"`"
+        )),
+        _ => Answer::refused(format!("cannot open a pidfd for {number}: {error}")),
+    })
 }
 
 impl ProcessSignal {
-    /// For the sessions of process `pid`.
-    pub fn new(
-        pid: u32,
-        target: SignalTarget,
-        rungs: Vec<SignalRung>,
-        ours: Ours,
-        start_seen: StartSeen,
-    ) -> Self {
+    /// For the sessions of a process. Without a proof of a task's identity ([`Self::proving`]) nothing is sent.
+    pub fn new(process: Process, rungs: Vec<SignalRung>) -> Self {
         Self {
-            pid,
-            target,
+            process,
             rungs,
-            ours,
-            start_seen,
             proof: None,
         }
     }
@@ -122,67 +156,66 @@ impl ProcessSignal {
         }
     }
 
-    /// Number that the signal goes to, as we count.
-    fn number(&self, task: &Task) -> Result<u32, Answer> {
-        let in_target = match self.target {
-            SignalTarget::Process => task.id,
-            SignalTarget::Thread => u64::from(task.thread),
-        };
-        // 1 is whoever the others stop with, on the machine as in a container.
-        let may_be = u32::try_from(in_target).ok().filter(|number| *number > 1);
-        let in_target = may_be.ok_or_else(|| {
+    /// The process of a pinned number, which must be the target's and, if it is signalled as a whole, the session's own.
+    fn owner(&self, target: SignalTarget, number: u32, task: &Task) -> Result<u32, Answer> {
+        let pid = self.process.pid();
+        let owner = self.process.owner_of(number).ok_or_else(|| {
             Answer::refused(format!(
-                "{in_target} is not a process or thread that may be signalled"
+                "{number} is neither process {pid} nor descends from it: the number of session {} is not that of a process of \
+                 this server",
+                task.id
             ))
         })?;
-        (self.ours)(in_target).ok_or_else(|| Answer::missed(format!("{in_target} is gone")))
-    }
-
-    fn pin(&self, pid: Pid) -> Result<OwnedFd, Answer> {
-        let flags = match self.target {
-            SignalTarget::Process => PidfdFlags::empty(),
-            SignalTarget::Thread => PidfdFlags::from_bits_retain(PIDFD_THREAD),
+        if target == SignalTarget::Thread {
+            return Ok(owner);
+        }
+        let serves = match task.thread {
+            // The server itself is known to be a session's own process by nothing but the session's thread.
+            0 => number != pid,
+            thread => self.process.ours(thread).is_some_and(|thread| {
+                let is_main = thread == number;
+                is_main || (number != pid && self.process.owner_of(thread) == Some(number))
+            }),
         };
-        pidfd_open(pid, flags).map_err(|error| match (error, self.target) {
-            (Errno::SRCH, _) => Answer::missed(format!("{} is gone", pid.as_raw_nonzero())),
-            (Errno::INVAL, SignalTarget::Thread) => Answer::refused(
-                "this kernel cannot name a thread safely (PIDFD_THREAD needs Linux 6.9); use a signal to the process",
-            ),
-            _ => Answer::refused(format!("cannot open a pidfd for {}: {error}", pid.as_raw_nonzero())),
-        })
+        if owner == number && serves {
+            return Ok(owner);
+        }
+        Err(Answer::refused(format!(
+            "process {number} is not the one that serves session {} alone; if the server gives each session a thread, use \
+             `to = \"thread\"`",
+            task.id
+        )))
     }
 
-    fn deliver(&self, rung: u8, task: &Task) -> Result<(), Answer> {
-        let rung = self
+    async fn deliver(&self, rung: u8, task: &Task) -> Result<(), Answer> {
+        let SignalRung { signal, target } = *self
             .rungs
             .get(usize::from(rung))
             .ok_or_else(|| Answer::refused(format!("the ladder has no rung {rung}")))?;
-        let number = self.number(task)?;
-        let pid = i32::try_from(number)
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| Answer::refused(format!("{number} is no number of a process")))?;
-        let seen = (self.start_seen)(task).ok_or_else(|| {
-            Answer::refused(format!(
-                "the start time of {number} was not recorded, so it cannot be told from a later one"
-            ))
+        let signal = Signal::from_named_raw(signal as i32)
+            .ok_or_else(|| Answer::refused(format!("{signal} cannot be sent")))?;
+        let proof = self.proof.as_ref().ok_or_else(|| {
+            Answer::refused("nothing can tell whether the session is still at what it was at")
         })?;
-        let pinned = self.pin(pid)?;
-        let found = match self.target {
-            SignalTarget::Process => start_ticks(number, None),
-            SignalTarget::Thread => start_ticks(self.pid, Some(number)),
-        }
-        .map_err(Answer::missed)?;
-        if found != seen {
-            return Err(Answer::missed(format!(
-                "{number} started at tick {found}, not {seen}: it is another one"
+        let number = number(&self.process, target, task)?;
+        let pinned = pin(target, number)?;
+        let owner = self.owner(target, number, task)?;
+        let started_ns = started_ns(owner, number).map_err(Answer::missed)?;
+        // The last look; from here to the signal nothing is read or waited for.
+        let since_ns = proof(task).await?;
+        if since_ns == 0 {
+            return Err(Answer::refused(format!(
+                "since when session {} has been at it is not known, so that {number} cannot be told from a later one of that \
+                 number; add `started_us` to the preset's `[sessions]`",
+                task.id
             )));
         }
-        if let Some(proof) = &self.proof {
-            proof(task).map_err(Answer::missed)?;
+        if started_ns > since_ns {
+            return Err(Answer::missed(format!(
+                "{number} started after session {} had begun: it is another one",
+                task.id
+            )));
         }
-        let signal = Signal::from_named_raw(rung.signal as i32)
-            .ok_or_else(|| Answer::refused(format!("{} cannot be sent", rung.signal)))?;
         pidfd_send_signal(pinned, signal).map_err(|error| match error {
             Errno::SRCH => Answer::missed(format!("{number} is gone")),
             Errno::PERM => Answer::refused(format!(
@@ -195,29 +228,27 @@ impl ProcessSignal {
 
 impl Initiator for ProcessSignal {
     fn describe(&self, rung: u8, task: &Task) -> String {
-        match (self.rungs.get(usize::from(rung)), self.number(task)) {
-            (Some(rung), Ok(number)) => format!(
-                "kill -{} {number}",
-                rung.signal.as_str().trim_start_matches("SIG")
-            ),
-            (Some(_), Err(_)) => "(it has no process)".to_owned(),
-            (None, _) => format!("no signal for rung {rung}"),
+        match self.rungs.get(usize::from(rung)) {
+            Some(rung) => rung.text(&self.process, task),
+            None => format!("no signal for rung {rung}"),
         }
     }
 
     async fn send(&mut self, rung: u8, task: &Task) -> Answer {
         self.deliver(rung, task)
+            .await
             .err()
             .unwrap_or_else(Answer::accepted)
     }
 
     async fn check_permission(&mut self) -> Result<(), String> {
-        let pid = i32::try_from(self.pid)
+        let pid = self.process.pid();
+        let raw = i32::try_from(pid)
             .ok()
             .and_then(Pid::from_raw)
-            .ok_or_else(|| format!("{} is not a pid", self.pid))?;
-        test_kill_process(pid).map_err(|error| {
-            format!("may not signal process {}: {error}; run atropos as root, as the target's user, or with CAP_KILL", self.pid)
+            .ok_or_else(|| format!("{pid} is not a pid"))?;
+        test_kill_process(raw).map_err(|error| {
+            format!("may not signal process {pid}: {error}; run atropos as root, as the target's user, or with CAP_KILL")
         })
     }
 
@@ -227,5 +258,9 @@ impl Initiator for ProcessSignal {
 
     async fn keep_warm(&mut self) -> Result<(), String> {
         Ok(())
+    }
+
+    fn prove_by(&mut self, proof: Proof) {
+        self.proof = Some(proof);
     }
 }

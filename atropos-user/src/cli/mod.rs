@@ -66,6 +66,9 @@ pub struct ControlArgs {
     /// File with the password on its first line [default: the environment variable ATROPOS_PASSWORD, else no password]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// Send the password to a PostgreSQL on another machine although the connection is not encrypted
+    #[arg(long)]
+    pub password_in_clear: bool,
 }
 
 impl From<&ControlArgs> for ControlOptions {
@@ -77,6 +80,7 @@ impl From<&ControlArgs> for ControlOptions {
             extra_port,
             user,
             password_file,
+            password_in_clear,
         } = args.clone();
         let password = std::env::var("ATROPOS_PASSWORD").ok();
         Self {
@@ -87,6 +91,7 @@ impl From<&ControlArgs> for ControlOptions {
             user,
             password_file,
             password,
+            password_in_clear,
         }
     }
 }

@@ -177,6 +177,8 @@ fn line_text(first_ns: u64, name: &str, line: &Line) -> String {
                 OrderResult::Missed => "missed, the task had ended".to_owned(),
                 OrderResult::Refused(reason) => format!("refused: {reason}"),
                 OrderResult::NotSent => "not sent".to_owned(),
+                OrderResult::Unknown(reason) => format!("without an answer: {reason}"),
+                OrderResult::Unsent(reason) => format!("could not be sent: {reason}"),
             };
             format!("order {order} {result}")
         }

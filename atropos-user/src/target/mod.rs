@@ -6,6 +6,7 @@ mod error;
 mod find;
 pub mod glibc;
 mod held;
+mod kin;
 mod maps;
 mod memory;
 mod namespace;

@@ -138,3 +138,8 @@ pub fn only_child(pid: u32) -> u32 {
 pub fn clock_ns() -> u64 {
     atropos::agent::clock::monotonic_ns()
 }
+
+/// `CLOCK_BOOTTIME`, by which the kernel counts starts of processes.
+pub fn boot_ns() -> u64 {
+    clock_ns() + atropos::agent::clock::boot_minus_monotonic_ns()
+}

@@ -128,6 +128,13 @@ pub fn refusal(answer: &Answer) -> &str {
     }
 }
 
+pub fn unknown(answer: &Answer) -> &str {
+    match &answer.result {
+        OrderResult::Unknown(reason) => reason,
+        other => panic!("an answer came: {other:?} {}", answer.detail),
+    }
+}
+
 pub async fn wait_until_gone(watcher: &mut Conn, id: u64) {
     eventually(&format!("connection {id} to go"), async || {
         row(watcher, id).await.is_none().then_some(())

@@ -141,18 +141,36 @@ fn an_order_is_only_for_the_task_that_was_seen_and_not_for_the_one_after_it() {
     client.send("SLEEP 60000").unwrap();
     let busy = seen(Activity::Busy);
     let pid = server.pid();
-    assert!(probes.is_still(&busy, pid));
-    assert!(!probes.is_still(&idle, pid), "it has begun a task");
+    let since_ns = probes.still_since_ns(&busy, pid).unwrap();
+    assert!(since_ns > 0 && since_ns < clock_ns());
+    assert!(
+        probes.still_since_ns(&idle, pid).is_err(),
+        "it has begun a task"
+    );
     let mut next = busy.clone();
     next.request += 1;
-    assert!(!probes.is_still(&next, pid), "another task of the session");
+    assert!(
+        probes.still_since_ns(&next, pid).is_err(),
+        "another task of the session"
+    );
     let mut unseen = busy.clone();
     unseen.request = 0;
     assert!(
-        !probes.is_still(&unseen, pid),
+        probes.still_since_ns(&unseen, pid).is_err(),
         "a task that began before the probes came"
     );
-    assert!(!probes.is_still(&busy, pid + 1), "another process");
+    assert!(
+        probes.still_since_ns(&busy, pid + 1).is_err(),
+        "another process"
+    );
+    let elsewhere = Task {
+        thread: busy.thread + 1,
+        ..busy.clone()
+    };
+    assert!(
+        probes.still_since_ns(&elsewhere, pid).is_err(),
+        "another thread"
+    );
     assert!(probes.kept().open.iter().any(|(key, _)| key.session == id));
     drop(client);
 }

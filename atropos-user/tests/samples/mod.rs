@@ -182,6 +182,8 @@ pub fn every_kind_of_input() -> Vec<Input> {
     inputs.push(report(OrderResult::Missed));
     inputs.push(report(OrderResult::Refused("no right".into())));
     inputs.push(report(OrderResult::NotSent));
+    inputs.push(report(OrderResult::Unknown("no answer".into())));
+    inputs.push(report(OrderResult::Unsent("not connected".into())));
     inputs.push(Input::Usage(Usage {
         at_ns: 13,
         resource: RESOURCE,

@@ -59,17 +59,35 @@ impl Probes {
         }
     }
 
-    /// Whether a session still runs the request, or still runs none, that it had when it was looked at.
-    pub fn is_still(&self, task: &Task, pid: u32) -> bool {
+    /// Since when a session has run the request, or held what it holds while it runs none, that it had when it was looked at;
+    /// `CLOCK_MONOTONIC` nanoseconds.
+    ///
+    /// # Errors
+    /// What is different.
+    pub fn still_since_ns(&self, task: &Task, pid: u32) -> Result<u64, String> {
         let key = SessionKey {
             session: task.session.0,
             pid,
             reserved: 0,
         };
-        self.kernel.session(&key).is_some_and(|now| {
-            u64::from(now.generation) == task.request
-                && (now.begin_ns != 0) == (task.activity == Activity::Busy)
-        })
+        let id = task.id;
+        let now = self.kernel.session(&key);
+        let now = now.ok_or_else(|| format!("session {id} has told nothing of itself"))?;
+        let busy = task.activity == Activity::Busy;
+        let is = (u64::from(now.generation), now.tid, now.begin_ns != 0);
+        if is != (task.request, task.thread, busy) {
+            return Err(format!("session {id} has gone on since"));
+        }
+        if busy {
+            return Ok(now.begin_ns);
+        }
+        let open = self.kernel.open_intervals();
+        let held = open.iter().filter(|(held, _)| {
+            held.hold != 0 && (held.session, held.pid) == (key.session, key.pid)
+        });
+        held.map(|(_, value)| value.since_ns)
+            .min()
+            .ok_or_else(|| format!("session {id} holds nothing any more"))
     }
 
     /// Forgets waits that the kernel half has open although they have ended, now and then.

@@ -26,6 +26,17 @@ pub(super) fn is_about_the_task(code: u16) -> bool {
     )
 }
 
+/// The server could not make the temporary table that the comparison reads from: its disk is full or its `tmpdir` cannot be
+/// written. The mysys codes 1 (cannot create a file), 3 (cannot write) and 20 (disk full) arrive as they are; then
+/// `ER_CANT_CREATE_FILE`, `ER_CANT_CREATE_TABLE`, `ER_DISK_FULL`, `ER_ERROR_ON_WRITE`, `ER_GET_ERRNO` (the storage engine's own
+/// trouble), `ER_RECORD_FILE_FULL` and `ER_TEMP_FILE_WRITE_FAILURE`.
+pub(super) fn is_about_temporary_tables(code: u16) -> bool {
+    matches!(
+        code,
+        1 | 3 | 20 | 1004 | 1005 | 1021 | 1026 | 1030 | 1114 | 1878
+    )
+}
+
 /// A way of `MariaDB` to end a session's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MysqlCommand {
@@ -209,6 +220,32 @@ impl From<mysql_async::Error> for Failure {
                 message: server.message,
             }),
             other => Self::Broken(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_without_room_for_a_temporary_table_is_asked_without_a_comparison() {
+        for code in [1, 3, 20, 1005, 1021, 1030, 1114] {
+            assert!(is_about_temporary_tables(code), "{code}");
+            assert!(!is_about_the_task(code), "{code}");
+        }
+        // Interrupted, out of memory, a lock wait that timed out, read-only, a syntax that it does not know, a dropped privilege.
+        for code in [
+            1317,
+            1037,
+            1205,
+            1290,
+            1064,
+            1045,
+            UNKNOWN_QUERY,
+            NO_PRIVILEGE,
+        ] {
+            assert!(!is_about_temporary_tables(code), "{code}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,6 +48,19 @@ impl PgEndpoint {
             [only] => (path, *only),
             _ => (path, port),
         }
+    }
+
+    /// Whoever listens on the way could read the password: there is one, and it goes to another machine, whose server may ask for
+    /// it as it is. A name but `localhost` may mean any machine.
+    pub fn shows_password(&self) -> bool {
+        let is_here = |address: IpAddr| {
+            // Only an address of this machine can be bound.
+            address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+        };
+        let stays = self.socket_directory.is_some()
+            || self.host.eq_ignore_ascii_case("localhost")
+            || self.host.parse().is_ok_and(is_here);
+        !self.credentials.secret.is_empty() && !stays
     }
 
     fn config(&self) -> Config {
@@ -186,6 +200,32 @@ impl Warm<Reach> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cancel::Secret;
+
+    #[test]
+    fn a_password_goes_to_this_machine_alone_unless_the_user_says_otherwise() {
+        let shows = |host: &str, socket: Option<&str>, password: &str| {
+            let endpoint = PgEndpoint {
+                socket_directory: socket.map(PathBuf::from),
+                host: host.to_owned(),
+                port: 5432,
+                credentials: Credentials {
+                    user: "atropos".to_owned(),
+                    secret: Secret::new(password),
+                },
+            };
+            endpoint.shows_password()
+        };
+        for here in ["localhost", "127.0.0.1", "127.1.2.3", "::1"] {
+            assert!(!shows(here, None, "geheim"), "{here}");
+        }
+        // The second is an address that is reserved for books (RFC 5737).
+        for elsewhere in ["db.example", "192.0.2.7", "2001:db8::7", ""] {
+            assert!(shows(elsewhere, None, "geheim"), "{elsewhere}");
+            assert!(!shows(elsewhere, None, ""), "{elsewhere}");
+            assert!(!shows(elsewhere, Some("/run/postgresql"), "geheim"));
+        }
+    }
 
     #[test]
     fn a_socket_tells_its_directory_and_port() {

@@ -80,10 +80,14 @@ impl Postgres {
     }
 
     /// What stands between an order and the server, before anything is sent.
-    fn objection(&self, task: &Task) -> Option<String> {
+    fn objection(&self, task: &Task) -> Option<Answer> {
         let Some(own_id) = self.warm.own_id() else {
-            return Some(self.warm.absence());
+            return Some(Answer::unsent(self.warm.absence()));
         };
+        Self::refusal(own_id, task).map(Answer::refused)
+    }
+
+    fn refusal(own_id: u32, task: &Task) -> Option<String> {
         if task.id == u64::from(own_id) {
             return Some(format!("process {} is the agent's own session", task.id));
         }
@@ -170,17 +174,18 @@ impl Initiator for Postgres {
             ));
         };
         if let Some(objection) = self.objection(task) {
-            return Answer::refused(objection);
+            return objection;
         }
         self.send_checked(command, task)
             .await
             .unwrap_or_else(|failure| {
-                Answer::refused(format!(
+                let text = format!(
                     "{} at {}: {}",
                     command.text(task),
                     self.warm.reach(),
                     Self::with_hint(&failure)
-                ))
+                );
+                failure.answer(text)
             })
     }
 
