@@ -12,12 +12,14 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use atropos::agent::initiator::{Question, proof_of_watch};
 use atropos::cancel::{Answer, Initiator as _, ProcessSignal, Proof, SignalRung, SignalTarget};
 use atropos::engine::input::OrderResult;
 use atropos::engine::record::Task;
 use atropos::target::Process;
 use nix::sys::signal::Signal;
 use samples::task;
+use tokio::sync::mpsc;
 
 /// A server with one child, both of which sleep; both are gone when it is dropped.
 struct Server {
@@ -251,4 +253,43 @@ async fn whoever_is_gone_is_missed() {
     drop(server);
     let answer = initiator.send(0, &session(pid, pid)).await;
     assert_eq!(answer.result, OrderResult::Missed, "{answer:?}");
+}
+
+/// What the watch says when it is asked, once: since when the task has been at it, or why not.
+async fn watch_says(said: Option<Result<u64, String>>) -> (Answer, Server) {
+    let server = Server::start();
+    let (asked, mut questions) = mpsc::channel::<Question>(1);
+    let mut initiator = server.initiator(&[TERM]);
+    initiator.prove_by(proof_of_watch(asked));
+    let task = session(server.child, server.child);
+    let meant = task.clone();
+    let watch = tokio::spawn(async move {
+        let question = questions.recv().await.unwrap();
+        assert_eq!(question.task, meant);
+        match said {
+            Some(said) => question.answer.send(said).unwrap(),
+            None => drop(question),
+        }
+    });
+    let answer = initiator.send(0, &task).await;
+    watch.await.unwrap();
+    (answer, server)
+}
+
+#[tokio::test]
+async fn what_an_application_tells_by_marks_is_looked_at_right_before_the_signal() {
+    let (answer, server) = watch_says(Some(Ok(common::clock_ns() + 1_000_000_000))).await;
+    assert_eq!(answer, Answer::accepted());
+    common::wait_for("the child to end", || {
+        (!server.child_is_there()).then_some(())
+    });
+    let (answer, server) = watch_says(Some(Err("session 7 has gone on since".to_owned()))).await;
+    assert_eq!(answer, Answer::missed("session 7 has gone on since"));
+    assert!(server.child_is_there());
+    let (answer, server) = watch_says(None).await;
+    assert!(
+        matches!(answer.result, OrderResult::Unsent(_)),
+        "{answer:?}"
+    );
+    assert!(server.child_is_there());
 }
