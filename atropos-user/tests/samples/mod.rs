@@ -178,12 +178,7 @@ pub fn every_kind_of_input() -> Vec<Input> {
     ] {
         inputs.push(snapshot(evidence));
     }
-    inputs.push(report(OrderResult::Accepted));
-    inputs.push(report(OrderResult::Missed));
-    inputs.push(report(OrderResult::Refused("no right".into())));
-    inputs.push(report(OrderResult::NotSent));
-    inputs.push(report(OrderResult::Unknown("no answer".into())));
-    inputs.push(report(OrderResult::Unsent("not connected".into())));
+    inputs.extend(every_result().map(report));
     inputs.push(Input::Usage(Usage {
         at_ns: 13,
         resource: RESOURCE,
@@ -220,6 +215,17 @@ pub fn every_kind_of_input() -> Vec<Input> {
         wakes: vec![wake_up(None), wake_up(Some(SessionKey(2)))],
     }));
     inputs
+}
+
+fn every_result() -> [OrderResult; 6] {
+    [
+        OrderResult::Accepted,
+        OrderResult::Missed,
+        OrderResult::Refused("no right".into()),
+        OrderResult::NotSent,
+        OrderResult::Unknown("no answer".into()),
+        OrderResult::Unsent("not connected".into()),
+    ]
 }
 
 fn snapshot(evidence: Evidence) -> Input {
