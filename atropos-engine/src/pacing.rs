@@ -178,7 +178,13 @@ impl Flying {
             .sessions
             .get(&task.session)
             .and_then(|known| known.state.as_ref());
-        state.is_some_and(|state| state.id == task.id && state.request == task.request)
+        // Some targets keep the number of a request that is over until the next one comes.
+        let is_busy = |activity| activity == Activity::Busy;
+        state.is_some_and(|state| {
+            state.id == task.id
+                && state.request == task.request
+                && is_busy(state.activity) == is_busy(task.activity)
+        })
     }
 
     fn blocks_as_ordered(&mut self, ledger: &Ledger) -> bool {

@@ -28,13 +28,26 @@ fn ended_for_use(used_ms: &[u64]) -> BTreeSet<u64> {
 
 /// What the engine says to such a processor.
 fn effects_of_use(used_ms: &[u64], evidence: Evidence) -> Vec<Effect> {
+    effects_while(used_ms, evidence, |_| Activity::Busy)
+}
+
+/// The same where session 3 does this, by what has been said so far.
+fn effects_while(
+    used_ms: &[u64],
+    evidence: Evidence,
+    third: impl Fn(&[Effect]) -> Activity,
+) -> Vec<Effect> {
     let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
-    let session = |n: usize| SessionState {
+    let session = |n: usize, effects: &[Effect]| SessionState {
         session: SessionKey(n as u64),
         id: n as u64,
         thread: 0,
         request: 1,
-        activity: Activity::Busy,
+        activity: if n == 3 {
+            third(effects)
+        } else {
+            Activity::Busy
+        },
         since_ns: 9_000 * MS,
         transaction_since_ns: None,
         class: None,
@@ -64,12 +77,29 @@ fn effects_of_use(used_ms: &[u64], evidence: Evidence) -> Vec<Effect> {
         let tick = Tick {
             at_ns: at_ms * MS,
             requests: RequestStats::default(),
-            sessions: (0..used_ms.len()).map(session).collect(),
+            sessions: (0..used_ms.len()).map(|n| session(n, &effects)).collect(),
             blind: Vec::new(),
         };
         engine.handle(&Input::Tick(tick), &mut effects);
     }
     effects
+}
+
+#[test]
+fn whose_statement_was_cancelled_for_its_use_is_not_taken_up_the_ladder_though_its_session_stays() {
+    let mut used_ms = [1; 10];
+    used_ms[3] = 100;
+    let is_order = |effect: &Effect| matches!(effect, Effect::Cancel(_));
+    let obeys = |effects: &[Effect]| {
+        if effects.iter().any(is_order) {
+            Activity::IdleWithLocks
+        } else {
+            Activity::Busy
+        }
+    };
+    let effects = effects_while(&used_ms, Evidence::Event, obeys);
+    let orders = effects.iter().filter(|effect| is_order(effect)).count();
+    assert_eq!(orders, 1, "{effects:#?}");
 }
 
 #[test]

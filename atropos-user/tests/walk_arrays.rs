@@ -3,11 +3,15 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "ebpf")]
 use atropos::agent::feed::{Eyes, Feed};
+#[cfg(feature = "ebpf")]
 use atropos::agent::probes::Harvest;
 use atropos::agent::watch::Watcher;
 use atropos::config::{self, Lookup, Preset};
-use atropos::engine::input::{BlockKind, Input, SessionState};
+#[cfg(feature = "ebpf")]
+use atropos::engine::input::Input;
+use atropos::engine::input::{BlockKind, SessionState};
 use atropos::memory::{Fault, Memory};
 use atropos::walk::{Graph, LockWalk, SessionList, SessionView, Times, WalkError};
 
@@ -352,6 +356,7 @@ fn a_wall_clock_that_steps_is_followed_and_one_that_trembles_is_not() {
     );
 }
 
+#[cfg(feature = "ebpf")]
 #[test]
 fn a_list_that_cannot_be_read_is_told_as_unseen_from_the_first_time_on() {
     let mut feed = Feed::new(Eyes::Memory(Box::new(watcher())), None, Vec::new());

@@ -109,6 +109,9 @@ async fn who_logs_in_runs_no_request_and_is_known_by_name_afterwards() {
     let Some(server) = MariaDb::start_listening(&[]) else {
         return;
     };
+    server
+        .run(&["create database w", "create table w.t (id int primary key)"])
+        .await;
     let mut eyes = Eyes::on(&server);
     let held = HeldBack::before(&server);
     let options = OptsBuilder::default()

@@ -267,7 +267,7 @@ async fn a_sweep_of_the_buffer_pool_is_cancelled_and_no_reader_is() {
     let Some(server) = server().await else { return };
     let readers = Readers::own(&server).await;
     readers.get_on(2).await;
-    let mut agent = attach_with(&server, "buffers_swept", "p99=10ms");
+    let mut agent = attach_with(&server, "buffers_swept", "p99=1ms");
     let (client, sweep) = server.connect().await;
     let client = Arc::new(client);
     let running = begins(Arc::clone(&client), SWEEP);
@@ -294,7 +294,7 @@ async fn a_sweep_of_the_buffer_pool_is_cancelled_and_no_reader_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_equal_readers_who_want_more_than_there_is_room_for_nobody_is_ended() {
     let Some(server) = server().await else { return };
-    let mut agent = attach_with(&server, "left_alone_equal_readers", "p99=10ms");
+    let mut agent = attach_with(&server, "left_alone_equal_readers", "p99=1ms");
     let statement = |reader: usize| {
         format!(
             "select sum(length(pad)) from big where id = any(array(select {} + (random() * 900)::int from generate_series(1, 30)))",
@@ -316,7 +316,7 @@ async fn a_protected_statement_that_sweeps_the_buffer_pool_is_named_and_left_alo
     let Some(server) = server().await else { return };
     let readers = Readers::own(&server).await;
     readers.get_on(2).await;
-    let mut agent = attach_with(&server, "left_alone_buffers_ddl", "p99=10ms");
+    let mut agent = attach_with(&server, "left_alone_buffers_ddl", "p99=1ms");
     let (client, copy) = server.connect().await;
     let client = Arc::new(client);
     client
