@@ -169,7 +169,10 @@ impl Flying {
             .sessions
             .get(&task.session)
             .and_then(|known| known.state.as_ref());
-        state.is_some_and(|state| state.id == task.id && state.request == task.request)
+        // Between two statements a session still answers to the number of the last one, and may be in a transaction still.
+        state.is_some_and(|state| {
+            (state.id, state.request, state.activity) == (task.id, task.request, task.activity)
+        })
     }
 
     fn blocks_as_ordered(&mut self, ledger: &Ledger) -> bool {
