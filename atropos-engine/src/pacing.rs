@@ -178,12 +178,9 @@ impl Flying {
             .sessions
             .get(&task.session)
             .and_then(|known| known.state.as_ref());
-        // Some targets keep the number of a request that is over until the next one comes.
-        let is_busy = |activity| activity == Activity::Busy;
+        // Between two statements a session still answers to the number of the last one, and may be in a transaction still.
         state.is_some_and(|state| {
-            state.id == task.id
-                && state.request == task.request
-                && is_busy(state.activity) == is_busy(task.activity)
+            (state.id, state.request, state.activity) == (task.id, task.request, task.activity)
         })
     }
 

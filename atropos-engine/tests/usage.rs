@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 
 use atropos_engine::Engine;
 use atropos_engine::input::{
-    Activity, Evidence, Input, RequestStats, ResourceId, SessionKey, SessionState, SessionUsage,
-    Tick, Usage,
+    Activity, Evidence, Input, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey,
+    SessionState, SessionUsage, Tick, Usage,
 };
-use atropos_engine::record::Effect;
+use atropos_engine::record::{Effect, OutcomeKind};
 use kit::{MS, all_kinds};
 use proptest::prelude::*;
 
@@ -27,26 +27,18 @@ fn ended_for_use(used_ms: &[u64]) -> BTreeSet<u64> {
 }
 
 /// What the engine says to such a processor.
+/// Whoever is cancelled idles in its transaction from then on, with the number of the request that it had.
 fn effects_of_use(used_ms: &[u64], evidence: Evidence) -> Vec<Effect> {
-    effects_while(used_ms, evidence, |_| Activity::Busy)
-}
-
-/// The same where session 3 does this, by what has been said so far.
-fn effects_while(
-    used_ms: &[u64],
-    evidence: Evidence,
-    third: impl Fn(&[Effect]) -> Activity,
-) -> Vec<Effect> {
     let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
-    let session = |n: usize, effects: &[Effect]| SessionState {
+    let mut ended: Option<(u64, u64)> = None;
+    let session = |n: usize, ended: Option<(u64, u64)>| SessionState {
         session: SessionKey(n as u64),
         id: n as u64,
         thread: 0,
         request: 1,
-        activity: if n == 3 {
-            third(effects)
-        } else {
-            Activity::Busy
+        activity: match ended {
+            Some((_, id)) if id == n as u64 => Activity::IdleInTransaction,
+            _ => Activity::Busy,
         },
         since_ns: 9_000 * MS,
         transaction_since_ns: None,
@@ -59,10 +51,26 @@ fn effects_while(
         own: false,
     };
     for at_ms in (10_000..12_000).step_by(50) {
+        let order = effects.iter().find_map(|effect| match effect {
+            Effect::Cancel(order) => Some((order.order, order.task.id)),
+            _ => None,
+        });
+        if let Some((order, _)) = order.filter(|_| ended.is_none()) {
+            let report = OrderReport {
+                at_ns: at_ms * MS - 1,
+                order,
+                rung: 0,
+                result: OrderResult::Accepted,
+            };
+            engine.handle(&Input::Outcome(report), &mut effects);
+        }
+        ended = order;
+        let works = |n: usize| ended.is_none_or(|(_, id)| id != n as u64);
+        let lost_ms = if ended.is_none() { 45 } else { 0 };
         let sessions = used_ms.iter().enumerate().map(|(n, used)| SessionUsage {
             session: SessionKey(n as u64),
-            used: used * MS,
-            lost_ns: 45 * MS,
+            used: if works(n) { used * MS } else { 0 },
+            lost_ns: lost_ms * MS,
             held: 0,
         });
         let usage = Usage {
@@ -77,7 +85,7 @@ fn effects_while(
         let tick = Tick {
             at_ns: at_ms * MS,
             requests: RequestStats::default(),
-            sessions: (0..used_ms.len()).map(|n| session(n, &effects)).collect(),
+            sessions: (0..used_ms.len()).map(|n| session(n, ended)).collect(),
             blind: Vec::new(),
         };
         engine.handle(&Input::Tick(tick), &mut effects);
@@ -86,20 +94,21 @@ fn effects_while(
 }
 
 #[test]
-fn whose_statement_was_cancelled_for_its_use_is_not_taken_up_the_ladder_though_its_session_stays() {
+fn a_task_that_was_ended_for_its_use_is_not_met_by_the_next_rung_while_its_session_idles_in_a_transaction()
+ {
     let mut used_ms = [1; 10];
     used_ms[3] = 100;
-    let is_order = |effect: &Effect| matches!(effect, Effect::Cancel(_));
-    let obeys = |effects: &[Effect]| {
-        if effects.iter().any(is_order) {
-            Activity::IdleWithLocks
-        } else {
-            Activity::Busy
-        }
-    };
-    let effects = effects_while(&used_ms, Evidence::Event, obeys);
-    let orders = effects.iter().filter(|effect| is_order(effect)).count();
-    assert_eq!(orders, 1, "{effects:#?}");
+    let effects = effects_of_use(&used_ms, Evidence::Event);
+    let orders: Vec<_> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Cancel(order) => Some((order.task.id, order.rung)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(orders, [(3, 0)]);
+    let released = |effect: &Effect| matches!(effect, Effect::Outcome(outcome) if outcome.result == OutcomeKind::Released);
+    assert!(effects.iter().any(released), "{effects:?}");
 }
 
 #[test]

@@ -211,8 +211,7 @@ impl Watcher {
             memory: &near,
             now_ns,
         };
-        let in_the_way = |key: &u64| (*key, Part::InTheWay);
-        let mut parts: BTreeMap<u64, Part> = self.users.iter().map(in_the_way).collect();
+        let mut parts: BTreeMap<u64, Part> = BTreeMap::new();
         let mut waiting = BTreeSet::new();
         let whole = graphs.iter().all(Result::is_ok);
         for (index, graph) in graphs.into_iter().enumerate() {
@@ -249,6 +248,12 @@ impl Watcher {
             let part = parts.get(&session.key).copied().unwrap_or_default();
             let matters = session.busy || session.in_transaction || session.explicit_locks;
             if matters || part != Part::Bystander {
+                // Who takes what others lack is in their way, and holds nothing that would make an idle session matter.
+                let part = if self.users.contains(&session.key) {
+                    Part::InTheWay
+                } else {
+                    part
+                };
                 let own = own.contains(&session.id);
                 let state = self.register.state(session, part, sight);
                 view.sessions

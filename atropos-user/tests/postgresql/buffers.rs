@@ -65,7 +65,7 @@ struct Readers {
 }
 
 impl Readers {
-    /// Reader N runs this statement of N.
+    /// Reader N runs this statement of N. They come one after another: in step, they would be one burst and a pause.
     async fn gather(
         server: &Postgres,
         statement: impl Fn(usize) -> String,
@@ -77,7 +77,9 @@ impl Readers {
             let (client, pid) = server.connect().await;
             pids.push(pid);
             let (stop, done, text) = (Arc::clone(&stop), Arc::clone(&done), statement(reader));
+            let late = pause * u32::try_from(reader).unwrap() / u32::try_from(READERS).unwrap();
             members.push(tokio::spawn(async move {
+                tokio::time::sleep(late).await;
                 while !stop.load(Ordering::Relaxed) {
                     if let Err(error) = client.batch_execute(&text).await {
                         return Some(error);
