@@ -15,8 +15,8 @@ use atropos::governor::Budget;
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
 
-use crate::common::clock_ns;
 use crate::common::postgresql::Postgres;
+use crate::common::{clock_ns, eventually};
 use crate::crowd::attach_with;
 use crate::scene::{is_alive, preset, resolve};
 
@@ -106,13 +106,10 @@ impl Readers {
     async fn get_on(&self, statements: u64) {
         let before = self.done.load(Ordering::Relaxed);
         let until = before + statements * READERS as u64;
-        tokio::time::timeout(Duration::from_secs(40), async {
-            while self.done.load(Ordering::Relaxed) < until {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+        eventually("the readers to get on", async || {
+            (self.done.load(Ordering::Relaxed) >= until).then_some(())
         })
-        .await
-        .expect("the readers get on");
+        .await;
     }
 
     async fn disperse(self) {
