@@ -6,7 +6,7 @@ use super::clock_ns;
 
 /// How long anything may take that is waited for. A machine with other work needs many times what an idle one does, and only
 /// a test that fails waits for so long.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
