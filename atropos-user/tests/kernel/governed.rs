@@ -96,6 +96,11 @@ impl Work {
         (self.site_ns - self.twin_ns) / (self.site_ns + self.twin_ns)
     }
 
+    /// Its CPU time.
+    fn took(self) -> Duration {
+        Duration::from_nanos((self.site_ns + self.twin_ns) as u64)
+    }
+
     /// Passings in a second of work, twin and all.
     fn rate(self) -> f64 {
         self.passings / (self.site_ns + self.twin_ns) * 1e9
@@ -105,26 +110,29 @@ impl Work {
 /// CPU time of the target for which it is watched at the least, and at the most.
 const WORK: Range<Duration> = Duration::from_secs(15)..Duration::from_mins(1);
 
-/// Looks at the probes once a tick, as the agent does, until the target has worked for [`WORK`]; what it did meanwhile, what
-/// was changed, and the blind resources at the end. On a starved machine the first ticks come late, and the probes cost
-/// what they cost until then: the target is watched for longer, up to the most, until that is within its share of the whole.
+/// Looks at the probes once a tick, as the agent does, until the target has worked for [`WORK`] since the governor first changed
+/// something; what it did in that time, what was changed, and the blind resources at the end. On a starved machine the first
+/// ticks come late, and until then the probes cost what they cost. Later ones do as well: the target is watched for longer, up
+/// to the most, until all is within the budget.
 fn watch(
     target: &mut Fixture,
     probes: &mut Probes,
     is_within: impl Fn(Work) -> bool,
 ) -> (Work, Vec<Change>, usize) {
-    let (before, begun) = (work(target), Instant::now());
-    let mut changes = Vec::new();
+    let begun = Instant::now();
+    let (mut before, mut changes) = (None, Vec::new());
     loop {
         sleep(TICK);
         let harvest = probes
             .harvest(clock::monotonic_ns())
             .unwrap_or_else(|error| panic!("{error:#}"));
         changes.extend(harvest.changes);
-        let done = work(target).since(before);
-        let worked = Duration::from_nanos((done.site_ns + done.twin_ns) as u64);
-        if worked >= WORK.end || (worked >= WORK.start && is_within(done)) {
-            return (done, changes, harvest.blind.len());
+        if !changes.is_empty() {
+            let now = work(target);
+            let done = now.since(*before.get_or_insert(now));
+            if done.took() >= WORK.end || (done.took() >= WORK.start && is_within(done)) {
+                return (done, changes, harvest.blind.len());
+            }
         }
         assert!(
             begun.elapsed() < Duration::from_mins(10),
@@ -137,8 +145,10 @@ fn watch(
 fn noise(target: &mut Fixture) -> f64 {
     target.tell("go");
     let before = work(target);
-    sleep(Duration::from_secs(3));
-    let alone = work(target).since(before);
+    let alone = crate::common::wait_for("three seconds of work", || {
+        let done = work(target).since(before);
+        (done.took() >= Duration::from_secs(3)).then_some(done)
+    });
     println!(
         "alone: {:.0} passings in a second of work, loss {:+.2} %",
         alone.rate(),

@@ -88,12 +88,15 @@ fn what_is_seen_is_said_with_places_costs_and_rates_and_the_code_is_zero() {
 #[test]
 fn the_text_says_the_same_in_words() {
     let server = crate::program::start();
-    let output = check_in_use(&server, &["--seconds", "1", "--try-cancel"]);
-    let text = String::from_utf8(output.stdout).unwrap();
+    let measured = "a passing costs (measured here in ";
+    let text = wait_for("a check with costs that were measured", || {
+        let output = check_in_use(&server, &["--seconds", "1", "--try-cancel"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.contains(measured).then_some(text)
+    });
     for words in [
         "passings a second at ",
         "silent for ",
-        "a passing costs (measured here in ",
         "budget: 1 % of the target's CPU time in calm, 30 % when suspect",
         "table_lock       seen; nobody waits at this moment",
         "cancel the statement > end the session (tried with signal 0: allowed)",
