@@ -108,8 +108,7 @@ impl Again {
                 // Its pause was over before it was.
                 return false;
             }
-            let known = ledger.sessions.get(&work.session);
-            let state = known.and_then(|known| known.state.as_ref());
+            let state = ledger.state(work.session);
             let runs = state.is_some_and(|state| work.is_same(state));
             if !runs {
                 ended.retain(|ended| !ended.work.is_alike(work.fingerprint, &work.principal));

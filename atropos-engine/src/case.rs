@@ -25,8 +25,22 @@ pub(super) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
+    /// What speaks against ending a candidate by these checks, or that it is no case at all.
+    pub(super) fn judge(
+        settings: &'a Settings,
+        ledger: &'a Ledger,
+        node: &'a Node,
+        candidate: &'a Scored,
+        checks: impl FnOnce(&Self) -> Option<PassedOver>,
+    ) -> Option<PassedOver> {
+        match Self::of(settings, ledger, node, candidate) {
+            Ok(case) => checks(&case),
+            Err(reason) => Some(reason),
+        }
+    }
+
     /// The case of a task that others wait for; the reason, if it is none.
-    pub(super) fn of(
+    fn of(
         settings: &'a Settings,
         ledger: &'a Ledger,
         node: &'a Node,
@@ -40,10 +54,9 @@ impl<'a> Case<'a> {
                 of: id_of(ledger, of),
             });
         }
-        let session = ledger.sessions.get(&candidate.session);
         // If nobody has said who this is, no order could name it.
-        let state = session
-            .and_then(|known| known.state.as_ref())
+        let state = ledger
+            .state(candidate.session)
             .ok_or(PassedOver::WeakEvidence)?;
         Ok(Self {
             settings,

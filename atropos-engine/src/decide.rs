@@ -264,7 +264,7 @@ impl Engine {
     /// The first rung of the ladder that works on a session in its present state.
     #[must_use]
     pub fn rung_for(&self, session: SessionKey) -> Option<u8> {
-        let state = self.ledger.sessions.get(&session)?.state.as_ref()?;
+        let state = self.ledger.state(session)?;
         self.guard
             .first_rung(&self.settings, state)
             .map(|(index, _)| index)

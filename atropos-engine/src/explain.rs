@@ -19,11 +19,7 @@ const SHOWN_CHARS: usize = 60;
 
 /// A session as a person knows it.
 pub(super) fn task(settings: &Settings, ledger: &Ledger, session: SessionKey) -> Task {
-    let Some(state) = ledger
-        .sessions
-        .get(&session)
-        .and_then(|known| known.state.as_ref())
-    else {
+    let Some(state) = ledger.state(session) else {
         return Task {
             session,
             id: 0,

@@ -208,9 +208,7 @@ fn progress(ledger: &Ledger, session: SessionKey) -> Option<f64> {
 /// What it takes to undo the work of a running task, seconds. Time spent waiting did no work.
 fn undo_s(settings: &Settings, ledger: &Ledger, session: SessionKey) -> f64 {
     let class = ledger
-        .sessions
-        .get(&session)
-        .and_then(|known| known.state.as_ref())
+        .state(session)
         .and_then(|state| settings.classes.get(usize::from(state.class?)));
     class.map_or(0.0, |class| class.undo * seconds(ledger.worked_ns(session)))
 }

@@ -131,10 +131,7 @@ fn largest(ledger: &Ledger, by: GroupBy, parts: &Parts) -> Option<(GroupBy, Stri
     for (session, (share, own_lost_s)) in parts {
         session_count += 1;
         lost_s += own_lost_s;
-        let state = ledger
-            .sessions
-            .get(session)
-            .and_then(|known| known.state.as_ref());
+        let state = ledger.state(*session);
         if let Some(key) = state.and_then(|state| key(by, state)) {
             let sum = sums.entry(key).or_default();
             sum.members.push((*session, *share));

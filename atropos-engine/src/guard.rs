@@ -123,32 +123,30 @@ impl Guard {
         node: &Node,
         candidate: &Scored,
     ) -> Option<PassedOver> {
-        let case = match Case::of(settings, ledger, node, candidate) {
-            Ok(case) => case,
-            Err(reason) => return Some(reason),
-        };
-        let state = case.state;
-        case.protected()
-            .or_else(|| self.evidence(&case))
-            .or_else(|| case.too_early())
-            .or_else(|| case.held_up())
-            .or_else(|| case.usual())
-            .or_else(|| case.under_way())
-            .or_else(|| {
-                self.first_rung(settings, state)
-                    .is_none()
-                    .then_some(PassedOver::NoRung)
-            })
-            .or_else(|| {
-                self.again
-                    .is_spared(&settings.tuning, state, ledger.now_ns)
-                    .then_some(PassedOver::CancelledBefore)
-            })
-            .or_else(|| {
-                (candidate.gain_s() < settings.tuning.min_gain_s)
-                    .then_some(PassedOver::GainTooSmall)
-            })
-            .or_else(|| self.spent(settings, ledger.now_ns))
+        Case::judge(settings, ledger, node, candidate, |case| {
+            let state = case.state;
+            case.protected()
+                .or_else(|| self.evidence(case))
+                .or_else(|| case.too_early())
+                .or_else(|| case.held_up())
+                .or_else(|| case.usual())
+                .or_else(|| case.under_way())
+                .or_else(|| {
+                    self.first_rung(settings, state)
+                        .is_none()
+                        .then_some(PassedOver::NoRung)
+                })
+                .or_else(|| {
+                    self.again
+                        .is_spared(&settings.tuning, state, ledger.now_ns)
+                        .then_some(PassedOver::CancelledBefore)
+                })
+                .or_else(|| {
+                    (candidate.gain_s() < settings.tuning.min_gain_s)
+                        .then_some(PassedOver::GainTooSmall)
+                })
+                .or_else(|| self.spent(settings, ledger.now_ns))
+        })
     }
 
     /// Why a task that an order is in flight for may not be met by a further rung now: of the checks those that can have come to
@@ -160,13 +158,11 @@ impl Guard {
         node: &Node,
         candidate: &Scored,
     ) -> Option<PassedOver> {
-        let case = match Case::of(settings, ledger, node, candidate) {
-            Ok(case) => case,
-            Err(reason) => return Some(reason),
-        };
-        case.protected()
-            .or_else(|| self.evidence(&case))
-            .or_else(|| self.spent(settings, ledger.now_ns))
+        Case::judge(settings, ledger, node, candidate, |case| {
+            case.protected()
+                .or_else(|| self.evidence(case))
+                .or_else(|| self.spent(settings, ledger.now_ns))
+        })
     }
 
     /// Whether a task was ended before, or has been asked to stop already.
@@ -176,8 +172,7 @@ impl Guard {
         ledger: &Ledger,
         session: SessionKey,
     ) -> bool {
-        let known = ledger.sessions.get(&session);
-        let Some(state) = known.and_then(|known| known.state.as_ref()) else {
+        let Some(state) = ledger.state(session) else {
             return true;
         };
         is_under_way(ledger, state) || self.again.is_spared(&settings.tuning, state, ledger.now_ns)
@@ -259,9 +254,5 @@ pub(super) fn rung(
 
 /// The number by which a person knows a session, 0 if unknown.
 pub(super) fn id_of(ledger: &Ledger, session: SessionKey) -> u64 {
-    ledger
-        .sessions
-        .get(&session)
-        .and_then(|known| known.state.as_ref())
-        .map_or(0, |state| state.id)
+    ledger.state(session).map_or(0, |state| state.id)
 }

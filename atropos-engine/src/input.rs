@@ -206,6 +206,28 @@ pub struct SessionState {
     pub own: bool,
 }
 
+impl SessionState {
+    /// A session of which no more is known: it goes by its key for a person as well, and has no number of anything else.
+    pub fn new(session: SessionKey, activity: Activity, since_ns: u64) -> Self {
+        Self {
+            session,
+            id: session.0,
+            thread: 0,
+            request: 0,
+            activity,
+            since_ns,
+            transaction_since_ns: None,
+            class: None,
+            principal: String::new(),
+            fingerprint: 0,
+            digest: String::new(),
+            progress: None,
+            killed: false,
+            own: false,
+        }
+    }
+}
+
 /// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -14,7 +14,7 @@ use super::settings::Repeat;
 impl Engine {
     /// An order to end a task.
     pub(super) fn order(&mut self, chosen: &Scored) -> Option<Order> {
-        let state = self.ledger.sessions.get(&chosen.session)?.state.clone()?;
+        let state = self.ledger.state(chosen.session)?.clone();
         let (index, rung) = self.guard.first_rung(&self.settings, &state)?;
         self.ledger.familiar.ended(&state);
         self.order_count += 1;
@@ -40,8 +40,7 @@ impl Engine {
             .iter()
             .filter(|judged| judged.verdict == Some(PassedOver::CancelledBefore));
         for judged in again {
-            let known = self.ledger.sessions.get(&judged.scored.session);
-            if let Some(state) = known.and_then(|known| known.state.as_ref()) {
+            if let Some(state) = self.ledger.state(judged.scored.session) {
                 self.guard.again.lets_through(state);
             }
         }
@@ -49,18 +48,13 @@ impl Engine {
 
     /// It was ended before, and runs again on advice.
     pub(super) fn runs_again(&self, scored: &Scored) -> bool {
-        let known = self.ledger.sessions.get(&scored.session);
-        let state = known.and_then(|known| known.state.as_ref());
+        let state = self.ledger.state(scored.session);
         state.is_some_and(|state| self.requeue.runs_again(state))
     }
 
     /// Sends an order, and watches what becomes of it.
     pub(super) fn follow(&mut self, order: Order, graph: &Graph, out: &mut Vec<Effect>) {
-        let state = self
-            .ledger
-            .sessions
-            .get(&order.task.session)
-            .and_then(|known| known.state.as_ref());
+        let state = self.ledger.state(order.task.session);
         let busy = state.filter(|state| state.activity == Activity::Busy);
         let node = graph.get(order.task.session);
         let blamed_s = (0..).zip(node.into_iter().flat_map(|node| &node.blamed_s));
@@ -101,8 +95,7 @@ impl Engine {
                 .unwrap_or_default(),
             expected_gain_s: before.expected_gain_s,
         };
-        let known = self.ledger.sessions.get(&session);
-        if let Some(state) = known.and_then(|known| known.state.as_ref()) {
+        if let Some(state) = self.ledger.state(session) {
             self.guard.ordered(order.order, state, self.ledger.now_ns);
         }
         flying.escalate(&self.settings, &self.ledger, order.clone());

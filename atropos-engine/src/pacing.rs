@@ -174,10 +174,7 @@ impl Flying {
     /// The request that the order named still runs, or the session still idles where it did.
     fn is_same(&self, ledger: &Ledger) -> bool {
         let task = &self.order.task;
-        let state = ledger
-            .sessions
-            .get(&task.session)
-            .and_then(|known| known.state.as_ref());
+        let state = ledger.state(task.session);
         // Between two statements a session still answers to the number of the last one, and may be in a transaction still.
         state.is_some_and(|state| {
             (state.id, state.request, state.activity) == (task.id, task.request, task.activity)
@@ -203,10 +200,7 @@ impl Flying {
     /// The waiters may have given up and come back while the task is still there.
     fn blocks_others(&self, ledger: &Ledger) -> bool {
         let task = &self.order.task;
-        let state = ledger
-            .sessions
-            .get(&task.session)
-            .and_then(|known| known.state.as_ref());
+        let state = ledger.state(task.session);
         let same = state.is_none_or(|state| state.id == task.id && state.request == task.request);
         same && ledger
             .foreign_waits()
@@ -259,10 +253,7 @@ impl Flying {
     /// that has begun something else is another task.
     fn next_when_spent(&mut self, settings: &Settings, ledger: &Ledger) -> Option<Step> {
         let task = &self.order.task;
-        let state = ledger
-            .sessions
-            .get(&task.session)
-            .and_then(|known| known.state.as_ref())?;
+        let state = ledger.state(task.session)?;
         let as_ordered = self.is_as_ordered(state);
         let over = !as_ordered || state.activity != Activity::Busy;
         if task.activity != Activity::Busy || !over {
@@ -302,12 +293,12 @@ impl Flying {
     }
 
     fn overdue(&mut self, settings: &Settings, ledger: &Ledger) -> Step {
-        let known = ledger.sessions.get(&self.order.task.session);
-        let state = known.and_then(|known| known.state.as_ref());
+        let state = ledger.state(self.order.task.session);
         let Some(state) = state.filter(|state| self.is_as_ordered(state)) else {
             return Step::Finish(OutcomeKind::GoneOn);
         };
-        let killed = known.is_some_and(|known| known.killed_ns.is_some() || state.killed);
+        let known = ledger.sessions.get(&state.session);
+        let killed = state.killed || known.is_some_and(|known| known.killed_ns.is_some());
         let begun_ns = self.accepted_ns.unwrap_or(self.order.at_ns);
         let undone_ns = begun_ns
             .saturating_add(self.undo_ns)
@@ -348,8 +339,7 @@ impl Flying {
 }
 
 fn began_ns(ledger: &Ledger, session: SessionKey) -> u64 {
-    let known = ledger.sessions.get(&session);
-    let state = known.and_then(|known| known.state.as_ref());
+    let state = ledger.state(session);
     state.map_or(0, |state| state.since_ns)
 }
 

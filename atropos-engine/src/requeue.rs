@@ -118,8 +118,7 @@ impl Requeue {
         let valid_ns = settings.tuning.repeat_after_ns;
         self.passes.retain(|pass| match pass.taken {
             Some((session, request)) => {
-                let known = ledger.sessions.get(&session);
-                let state = known.and_then(|known| known.state.as_ref());
+                let state = ledger.state(session);
                 state.is_some_and(|state| state.request == request)
             }
             None => now_ns.saturating_sub(pass.given_ns) < valid_ns,

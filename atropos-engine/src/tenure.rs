@@ -169,9 +169,7 @@ impl Ledger {
             }
         }
         let runs = |session, request| {
-            let known = self.sessions.get(&session);
-            known
-                .and_then(|known| known.state.as_ref())
+            self.state(session)
                 .is_some_and(|state| state.request == request)
         };
         tenures.sweep(now_ns, |resource| self.kind(resource), runs);
@@ -184,10 +182,7 @@ impl Ledger {
     }
 
     fn request_of(&self, session: SessionKey) -> u64 {
-        let state = self
-            .sessions
-            .get(&session)
-            .and_then(|known| known.state.as_ref());
+        let state = self.state(session);
         state.map_or(0, |state| state.request)
     }
 

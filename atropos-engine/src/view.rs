@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use rustc_hash::FxBuildHasher;
 
 use super::input::{
-    Activity, BlockKind, Blocker, Evidence, InstanceKey, ResourceId, SessionKey, Snapshot, Wait,
+    Activity, BlockKind, Blocker, Evidence, InstanceKey, ResourceId, SessionKey, SessionState,
+    Snapshot, Wait,
 };
 use super::ledger::{Ledger, List, OpenWait, Session};
 use super::window::within_ns;
@@ -215,6 +216,11 @@ impl Ledger {
             .fold(0, u64::saturating_add)
     }
 
+    /// What was last told of a session, if anything was.
+    pub(super) fn state(&self, session: SessionKey) -> Option<&SessionState> {
+        self.sessions.get(&session)?.state.as_ref()
+    }
+
     /// How long a session's current request has waited so far, nanoseconds.
     pub(super) fn waited_ns(&self, session: SessionKey) -> u64 {
         let over_ns = self
@@ -230,9 +236,7 @@ impl Ledger {
 
     /// How long a session's current request has run without waiting, nanoseconds; 0 if it runs none.
     pub(super) fn worked_ns(&self, session: SessionKey) -> u64 {
-        self.sessions
-            .get(&session)
-            .and_then(|known| known.state.as_ref())
+        self.state(session)
             .filter(|state| state.activity == Activity::Busy)
             .map_or(0, |state| self.now_ns.saturating_sub(state.since_ns))
             .saturating_sub(self.waited_ns(session))

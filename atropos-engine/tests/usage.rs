@@ -26,29 +26,18 @@ fn ended_for_use(used_ms: &[u64]) -> BTreeSet<u64> {
         .collect()
 }
 
-/// What the engine says to such a processor.
-/// Whoever is cancelled idles in its transaction from then on, with the number of the request that it had.
+/// What the engine says to such a processor. Whoever is cancelled idles in its transaction from then on, with the number of the request that it had.
 fn effects_of_use(used_ms: &[u64], evidence: Evidence) -> Vec<Effect> {
     let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
     let mut ended: Option<(u64, u64)> = None;
     let session = |n: usize, ended: Option<(u64, u64)>| SessionState {
-        session: SessionKey(n as u64),
-        id: n as u64,
-        thread: 0,
         request: 1,
         activity: match ended {
             Some((_, id)) if id == n as u64 => Activity::IdleInTransaction,
             _ => Activity::Busy,
         },
-        since_ns: 9_000 * MS,
-        transaction_since_ns: None,
-        class: None,
         principal: "app".to_owned(),
-        fingerprint: 0,
-        digest: String::new(),
-        progress: None,
-        killed: false,
-        own: false,
+        ..SessionState::new(SessionKey(n as u64), Activity::Busy, 9_000 * MS)
     };
     for at_ms in (10_000..12_000).step_by(50) {
         let order = effects.iter().find_map(|effect| match effect {

@@ -232,20 +232,11 @@ fn key(place: usize) -> SessionKey {
 
 fn state(place: usize, session: &Session) -> SessionState {
     SessionState {
-        session: key(place),
         id: place as u64 + 1,
         thread: place as u32 + 1,
         request: session.request,
-        activity: Activity::Busy,
-        since_ns: session.since_ns,
-        transaction_since_ns: None,
-        class: None,
         principal: "shop".to_owned(),
-        fingerprint: 0,
-        digest: String::new(),
-        progress: None,
-        killed: false,
-        own: false,
+        ..SessionState::new(key(place), Activity::Busy, session.since_ns)
     }
 }
 

@@ -121,13 +121,7 @@ impl World {
     pub fn begin(&mut self, key: u64, class: Option<u16>, digest: &str) {
         self.request += 1;
         let state = SessionState {
-            session: SessionKey(key),
-            id: key,
-            thread: 0,
             request: self.request,
-            activity: Activity::Busy,
-            since_ns: self.now_ns(),
-            transaction_since_ns: None,
             class,
             principal: "app".to_owned(),
             fingerprint: if digest.is_empty() {
@@ -136,9 +130,7 @@ impl World {
                 bucket_of(key << 20) as u64 * 1000 + key
             },
             digest: digest.to_owned(),
-            progress: None,
-            killed: false,
-            own: false,
+            ..SessionState::new(SessionKey(key), Activity::Busy, self.now_ns())
         };
         let victim = self.members.get(&key).and_then(|member| member.victim);
         self.members.insert(

@@ -45,20 +45,9 @@ fn settings() -> Settings {
 
 fn session(key: u64, since_ms: u64) -> SessionState {
     SessionState {
-        session: SessionKey(key),
-        id: key,
-        thread: 0,
         request: since_ms,
-        activity: Activity::Busy,
-        since_ns: since_ms * MS,
-        transaction_since_ns: None,
-        class: None,
         principal: "app".to_owned(),
-        fingerprint: 0,
-        digest: String::new(),
-        progress: None,
-        killed: false,
-        own: false,
+        ..SessionState::new(SessionKey(key), Activity::Busy, since_ms * MS)
     }
 }
 

@@ -174,20 +174,9 @@ fn state(
     since_ns: u64,
 ) -> SessionState {
     SessionState {
-        session: SessionKey(session),
-        id: session,
         thread,
         request,
-        activity,
-        since_ns,
-        transaction_since_ns: None,
-        class: None,
-        principal: String::new(),
-        fingerprint: 0,
-        digest: String::new(),
-        progress: None,
-        killed: false,
-        own: false,
+        ..SessionState::new(SessionKey(session), activity, since_ns)
     }
 }
 

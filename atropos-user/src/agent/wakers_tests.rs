@@ -6,20 +6,8 @@ const LOCK: ResourceId = ResourceId(1);
 
 fn session(key: u64, thread: u32) -> SessionState {
     SessionState {
-        session: SessionKey(key),
-        id: key,
         thread,
-        request: 0,
-        activity: Activity::Busy,
-        since_ns: 0,
-        transaction_since_ns: None,
-        class: None,
-        principal: String::new(),
-        fingerprint: 0,
-        digest: String::new(),
-        progress: None,
-        killed: false,
-        own: false,
+        ..SessionState::new(SessionKey(key), Activity::Busy, 0)
     }
 }
 
