@@ -11,6 +11,7 @@ pub mod initiator;
 pub mod kept;
 #[cfg(feature = "ebpf")]
 mod levels;
+mod line;
 mod locate;
 pub mod on_cpu;
 #[cfg(feature = "ebpf")]

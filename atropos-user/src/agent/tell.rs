@@ -2,9 +2,8 @@
 
 use std::io::Write as _;
 
-use serde::Serialize;
-
 use super::clock;
+use super::line::Line;
 use super::resolve::Resolved;
 use super::watch::View;
 use crate::cancel::SentOrder;
@@ -22,78 +21,6 @@ pub struct Teller {
     audit: Option<Audit>,
     recorder: Option<Recorder>,
     trouble_before: Option<String>,
-}
-
-/// One JSON line.
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Line<'a> {
-    Attached {
-        at_ns: u64,
-        pid: u32,
-        preset: &'a str,
-        mode: Mode,
-    },
-    Effect {
-        at_ns: u64,
-        effect: &'a Effect,
-    },
-    OrderSent {
-        at_ns: u64,
-        order: u64,
-        command: &'a str,
-        sent_at_ns: u64,
-        answered_at_ns: u64,
-        result: &'a OrderResult,
-        detail: &'a str,
-    },
-    Remarks {
-        at_ns: u64,
-        decision: u64,
-        said: &'a [String],
-    },
-    Lost {
-        at_ns: u64,
-        count: u64,
-    },
-    Blind {
-        at_ns: u64,
-        reasons: &'a [String],
-    },
-    Refused {
-        at_ns: u64,
-        reasons: &'a [String],
-    },
-    Probes {
-        at_ns: u64,
-        #[serde(flatten)]
-        change: &'a Change,
-    },
-    Costs {
-        at_ns: u64,
-        costs: Option<&'a Costs>,
-        trouble: Option<&'a str>,
-    },
-    Wakes {
-        at_ns: u64,
-        trouble: &'a str,
-    },
-    Operator {
-        at_ns: u64,
-        level: Level,
-    },
-    Control {
-        at_ns: u64,
-        trouble: Option<&'a str>,
-    },
-    Journal {
-        at_ns: u64,
-        trouble: &'a str,
-    },
-    Stopped {
-        at_ns: u64,
-        reason: &'a str,
-    },
 }
 
 impl Teller {
