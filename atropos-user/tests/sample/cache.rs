@@ -24,8 +24,9 @@ const WANTED: u64 = 20;
 /// Readers.
 const READERS: u64 = 10;
 
-/// Between two statements of a reader: less than half of what a sweep takes to go through the cache.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Between two statements of a reader: so short that most of their time is lost while a sweep goes on, and long enough for the sweep
+/// to bring in more meanwhile than there is room for beside what all of them want.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A server whose store takes a millisecond for a value.
 pub(crate) fn server(program: &std::path::Path) -> Server {
