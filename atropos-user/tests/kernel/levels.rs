@@ -6,7 +6,7 @@ use atropos::engine::record::Level;
 use super::attached::{attach, hits, resolve};
 use super::fixture::Fixture;
 
-const OPS: &str = r#"
+pub(super) const OPS: &str = r#"
 schema = 1
 name = "ops"
 

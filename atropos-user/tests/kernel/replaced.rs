@@ -7,25 +7,7 @@ use atropos::agent::clock;
 use crate::attached::{attach, resolve};
 use crate::common::copy_program;
 use crate::fixture::Fixture;
-
-const PRESET: &str = r#"
-schema = 1
-name = "ops"
-[match]
-programs = ["server"]
-symbols = ["op_wait"]
-[[resource]]
-name = "lock"
-kind = "LOCK"
-[[probe]]
-name = "wait"
-level = "calm"
-op = "wait_begin"
-resource = "lock"
-session = "arg0"
-instance = "arg1"
-at = [{ symbol = "op_wait" }]
-"#;
+use crate::levels::OPS;
 
 #[test]
 fn probes_go_to_the_file_that_runs_although_another_took_its_name() {
@@ -34,7 +16,7 @@ fn probes_go_to_the_file_that_runs_although_another_took_its_name() {
     copy_program(Fixture::ops(), &program);
     copy_program(Path::new("/bin/true"), &next);
     let mut target = Fixture::run(program.clone());
-    let resolved = resolve(target.pid(), PRESET);
+    let resolved = resolve(target.pid(), OPS);
     std::fs::rename(&next, &program).unwrap();
     let mut probes = attach(&resolved);
     target.tell("wait 5 7");

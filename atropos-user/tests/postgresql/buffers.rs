@@ -10,15 +10,14 @@ use atropos::agent::probes::Probes;
 use atropos::agent::resolve::Resolved;
 use atropos::agent::run::TICK;
 use atropos::engine::input::{Input, SessionState};
-use atropos::engine::record::Level;
-use atropos::governor::Budget;
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
 
 use crate::common::postgresql::Postgres;
-use crate::common::{clock_ns, eventually};
+use crate::common::{Deadline, clock_ns, eventually};
 use crate::crowd::attach_with;
-use crate::scene::{is_alive, preset, resolve};
+use crate::probed::everything;
+use crate::scene::is_alive;
 
 /// Pages of the pool.
 const POOL: &str = "shared_buffers=4MB";
@@ -129,6 +128,13 @@ fn begins(
     tokio::spawn(async move { client.batch_execute(text).await })
 }
 
+/// Cancels what runs there.
+async fn cancelled(client: &tokio_postgres::Client, running: JoinHandle<Result<(), Error>>) {
+    let cancel = client.cancel_token();
+    cancel.cancel_query(tokio_postgres::NoTls).await.unwrap();
+    assert!(running.await.unwrap().is_err());
+}
+
 /// What the agent's half of the library would tell the engine, with every probe attached.
 struct Onlooker {
     probes: Probes,
@@ -140,15 +146,7 @@ struct Onlooker {
 
 impl Onlooker {
     fn attach(server: &Postgres) -> Self {
-        let mut preset = preset();
-        preset.budget = Budget {
-            calm: 1.0,
-            suspect: 1.0,
-        };
-        let resolved = resolve(server.pid, preset);
-        let mut probes = Probes::attach(&resolved, clock_ns()).unwrap();
-        probes.set_level(Level::Suspect, clock_ns()).unwrap();
-        probes.wait().unwrap();
+        let (probes, resolved) = everything(server);
         let watcher = resolved.watcher().unwrap();
         let feed = Feed::new(Eyes::Memory(Box::new(watcher)), None, resolved.never_seen());
         Self {
@@ -165,13 +163,9 @@ impl Onlooker {
         what: &str,
         enough: impl Fn(&BTreeMap<u64, (u64, u64)>) -> bool,
     ) {
-        let deadline_ns = clock_ns() + 60_000_000_000;
+        let deadline = Deadline::new();
         while !enough(&self.spent) {
-            assert!(
-                clock_ns() < deadline_ns,
-                "{what}: not within a minute: {:?}",
-                self.spent
-            );
+            deadline.check(&format!("{what}: {:?}", self.spent));
             tokio::time::sleep(TICK).await;
             self.look();
         }
@@ -224,12 +218,7 @@ async fn a_sweep_takes_the_buffers_and_what_that_costs_the_others_is_known_page_
     let (readers_used, readers_lost_ns) = sum(&onlooker.spent, &all);
     assert!(used > readers_used, "{:?}", onlooker.spent);
     assert!(lost_ns * 10 < readers_lost_ns, "{:?}", onlooker.spent);
-    client
-        .cancel_token()
-        .cancel_query(tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    assert!(running.await.unwrap().is_err());
+    cancelled(&client, running).await;
     readers.disperse().await;
 }
 
@@ -252,12 +241,7 @@ async fn a_large_scan_in_a_ring_of_its_own_takes_next_to_nothing() {
     let (_, lost_ns) = sum(&onlooker.spent, &readers.pids);
     assert!(used < 100, "{:?}", onlooker.spent);
     assert!(lost_ns < 200_000_000, "{:?}", onlooker.spent);
-    client
-        .cancel_token()
-        .cancel_query(tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    assert!(running.await.unwrap().is_err());
+    cancelled(&client, running).await;
     readers.disperse().await;
 }
 

@@ -1,7 +1,7 @@
 //! Who wakes whom, where the holders are not seen.
 
 use crate::agent::Agent;
-use crate::scene::{server, starts};
+use crate::scene::{server, starts, terminated};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_wakes_those_that_wait_within_the_server_is_told_as_a_hint_and_nobody_is_ended() {
@@ -54,12 +54,5 @@ async fn who_wakes_those_that_wait_within_the_server_is_told_as_a_hint_and_nobod
         .collect();
     let told = kinds.iter().find(|line| line["kind"] == "hints").unwrap();
     assert_eq!(told["hints"]["hints"][0]["says"], hint["says"]);
-    let (admin, _) = server.connect().await;
-    for (pid, _) in &crowd {
-        let end = format!("select pg_terminate_backend({pid})");
-        admin.batch_execute(&end).await.unwrap();
-    }
-    for (_, member) in crowd {
-        assert!(member.await.unwrap().is_err());
-    }
+    terminated(&server, crowd).await;
 }

@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Error};
 
 use crate::common::postgresql::Postgres;
 use crate::common::{Deadline, clock_ns, wait_for};
-use crate::scene::{forgotten, looks, preset, resolve, row, server, starts, waiting};
+use crate::scene::{forgotten, looks, preset, resolve, row, server, starts, terminated, waiting};
 
 /// Sessions that wait for something of a resource that nobody can be told to hold.
 fn unowned(report: &Report, resource: &str) -> BTreeMap<String, usize> {
@@ -93,14 +93,7 @@ async fn waits_within_a_busy_server_have_the_names_that_the_server_gives_them() 
         known.starts_with(|first: char| first.is_ascii_uppercase()),
         "{seen}"
     );
-    let (admin, _) = server.connect().await;
-    for (pid, _) in &crowd {
-        let end = format!("select pg_terminate_backend({pid})");
-        admin.batch_execute(&end).await.unwrap();
-    }
-    for (_, member) in crowd {
-        assert!(member.await.unwrap().is_err());
-    }
+    terminated(&server, crowd).await;
 }
 
 /// A table whose index takes half a minute to build, and the building of it.

@@ -24,18 +24,24 @@ pub(crate) struct Probed {
     pub(crate) lost_count: u64,
 }
 
+/// Every probe of the preset attached, and for good: what is asked here is what they tell and miss while they are there.
+pub(crate) fn everything(server: &Postgres) -> (Probes, Resolved) {
+    let mut preset = preset();
+    preset.budget = Budget {
+        calm: 1.0,
+        suspect: 1.0,
+    };
+    let resolved = resolve(server.pid, preset);
+    let mut probes = Probes::attach(&resolved, clock_ns()).unwrap();
+    probes.set_level(Level::Suspect, clock_ns()).unwrap();
+    probes.wait().unwrap();
+    (probes, resolved)
+}
+
 impl Probed {
-    /// Attaches all of them, and for good: what is asked here is what they miss while they are there.
+    /// Attaches all of them.
     pub(crate) fn attach(server: &Postgres) -> Self {
-        let mut preset = preset();
-        preset.budget = Budget {
-            calm: 1.0,
-            suspect: 1.0,
-        };
-        let resolved = resolve(server.pid, preset);
-        let mut probes = Probes::attach(&resolved, clock_ns()).unwrap();
-        probes.set_level(Level::Suspect, clock_ns()).unwrap();
-        probes.wait().unwrap();
+        let (probes, resolved) = everything(server);
         let watcher = resolved.watcher().unwrap();
         Self {
             probes,

@@ -61,6 +61,25 @@ pub(crate) async fn starts(
     )
 }
 
+/// Ends the sessions of statements that were started, each of which then fails.
+#[cfg_attr(
+    not(feature = "ebpf"),
+    allow(dead_code, reason = "only the whole loop needs it")
+)]
+pub(crate) async fn terminated(
+    server: &Postgres,
+    crowd: Vec<(u64, JoinHandle<Result<(), Error>>)>,
+) {
+    let (admin, _) = server.connect().await;
+    for (pid, _) in &crowd {
+        let end = format!("select pg_terminate_backend({pid})");
+        admin.batch_execute(&end).await.unwrap();
+    }
+    for (_, member) in crowd {
+        assert!(member.await.unwrap().is_err());
+    }
+}
+
 /// A transaction that read `t` and went away.
 pub(crate) async fn forgotten(server: &Postgres) -> (Client, u64) {
     let (client, pid) = server.connect().await;
