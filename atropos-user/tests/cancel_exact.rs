@@ -102,7 +102,7 @@ fn exact_late(
         nudge: None,
         clock: clock_ns,
     };
-    let mut exact = Exact::new(settings, Box::new(Some));
+    let mut exact = Exact::new(settings, Box::new(|thread| Some((thread, thread))));
     let acts = Arc::<Mutex<Vec<Act>>>::default();
     exact.equip(Box::new(Prepared {
         made_ns: clock_ns(),

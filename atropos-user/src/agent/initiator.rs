@@ -97,10 +97,10 @@ pub fn exact(resolved: &Resolved) -> Option<Exact> {
     Some(Exact::new(settings, ours(resolved)))
 }
 
-/// How the target's numbers of threads and processes become ours.
+/// How the target's numbers of threads become ours.
 fn ours(resolved: &Resolved) -> Ours {
-    let process = resolved.process.clone();
-    Box::new(move |in_target| process.ours(in_target))
+    let (process, forks) = (resolved.process.clone(), resolved.preset.matching.forks);
+    Box::new(move |in_target| process.session_thread(in_target, forks))
 }
 
 /// The command that a person would type to end the task by this rung.

@@ -23,8 +23,8 @@ pub struct OnCpu {
     /// A session is a process.
     forks: bool,
     scheduler: Scheduler,
-    /// Our number of each thread of the look before, by the target's own.
-    ours: BTreeMap<u32, u32>,
+    /// Our numbers of each process and thread of the look before, by the thread's number in the target.
+    ours: BTreeMap<u32, (u32, u32)>,
     looked_ns: Option<u64>,
 }
 
@@ -61,13 +61,14 @@ impl OnCpu {
         let mut by_thread: BTreeMap<u32, SessionKey> = BTreeMap::new();
         for state in sessions.iter().filter(busy) {
             let known = before.get(&state.thread).copied();
-            if let Some(tid) = known.or_else(|| self.process.ours(state.thread)) {
-                self.ours.insert(state.thread, tid);
+            let find = || self.process.session_thread(state.thread, self.forks);
+            if let Some((pid, tid)) = known.or_else(find) {
+                self.ours.insert(state.thread, (pid, tid));
                 by_thread.insert(tid, state.session);
             }
         }
-        let process = |tid: u32| if self.forks { tid } else { self.process.pid() };
-        let threads: Vec<(u32, u32)> = by_thread.keys().map(|tid| (process(*tid), *tid)).collect();
+        let mut threads: Vec<(u32, u32)> = self.ours.values().copied().collect();
+        threads.sort_unstable_by_key(|(_, tid)| *tid);
         let usages = self.scheduler.look(&threads, now_ns);
         let looked_ns = self.looked_ns.replace(now_ns)?;
         let sessions: Vec<SessionUsage> = usages
@@ -109,20 +110,9 @@ mod tests {
 
     fn state(key: u64, activity: Activity) -> SessionState {
         SessionState {
-            session: SessionKey(key),
-            id: key,
             thread: nix::unistd::gettid().as_raw().cast_unsigned(),
             request: 1,
-            activity,
-            since_ns: 0,
-            transaction_since_ns: None,
-            class: None,
-            principal: String::new(),
-            fingerprint: 0,
-            digest: String::new(),
-            progress: None,
-            killed: false,
-            own: false,
+            ..SessionState::new(SessionKey(key), activity, 0)
         }
     }
 

@@ -71,19 +71,14 @@ pub(super) fn watch(resolved: &Resolved, sessions: &[SessionState], roots: &mut 
                 .iter()
                 .any(|state| state.id == node.id && state.activity == Activity::Busy)
     };
-    let process = |tid: u32| {
-        if resolved.preset.matching.forks {
-            tid
-        } else {
-            resolved.process.pid()
-        }
-    };
-    let ours: BTreeMap<u32, u32> = roots
+    let forks = resolved.preset.matching.forks;
+    let thread = |node: &Node| resolved.process.session_thread(node.thread, forks);
+    let ours: BTreeMap<u32, (u32, u32)> = roots
         .iter()
         .filter(|node| at_work(node))
-        .filter_map(|node| Some((node.thread, resolved.process.ours(node.thread)?)))
+        .filter_map(|node| Some((node.thread, thread(node)?)))
         .collect();
-    let threads: Vec<(u32, u32)> = ours.values().map(|tid| (process(*tid), *tid)).collect();
+    let threads: Vec<(u32, u32)> = ours.values().copied().collect();
     if threads.is_empty() {
         return;
     }
@@ -92,9 +87,10 @@ pub(super) fn watch(resolved: &Resolved, sessions: &[SessionState], roots: &mut 
     std::thread::sleep(SPAN);
     let usages = scheduler.look(&threads, clock::monotonic_ns());
     for node in roots.iter_mut().filter(|node| at_work(node)) {
-        let usage = usages
-            .iter()
-            .find(|usage| ours.get(&node.thread) == Some(&usage.tid));
+        let usage = usages.iter().find(|usage| {
+            ours.get(&node.thread)
+                .is_some_and(|(_, tid)| *tid == usage.tid)
+        });
         node.processor = usage.map(Processor::of);
     }
 }

@@ -75,7 +75,7 @@ pub async fn run(
         .transpose()
         .context("the counter of completed requests cannot be read")?;
     let feed = Feed::new(eyes(resolved)?, completed, resolved.never_seen());
-    // What the server's symbols took, before the kernel's types take more.
+    // What the server's symbols took for a moment.
     give_back_heap();
     // Before anybody is told that the watch has begun: from then on an end is an end and no failure to attach.
     let end = resolved.process.end().map_err(anyhow::Error::from)?;
@@ -278,9 +278,9 @@ impl Watch<'_> {
 
     /// Feeds one input and does what it makes the engine want.
     async fn handle(&mut self, input: &Input) -> Result<()> {
-        let mut inputs = VecDeque::from([input.clone()]);
-        while let Some(input) = inputs.pop_front() {
-            inputs.extend(self.feed_one(&input).await?);
+        let mut returned = VecDeque::from(self.feed_one(input).await?);
+        while let Some(input) = returned.pop_front() {
+            returned.extend(self.feed_one(&input).await?);
         }
         Ok(())
     }

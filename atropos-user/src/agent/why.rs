@@ -344,7 +344,7 @@ fn name(resolved: &Resolved, resource: ResourceId) -> &str {
 /// Threads that wait for a mutex or rwlock of the C library.
 fn mutexes(resolved: &Resolved, view: &View) -> Vec<MutexWait> {
     let session_of = |tid: u32| {
-        let thread = resolved.process.tid_in_target(tid)?;
+        let thread = resolved.process.theirs(tid)?;
         view.sessions
             .iter()
             .find(|s| s.thread == thread && thread != 0)

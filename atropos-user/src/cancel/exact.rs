@@ -95,8 +95,8 @@ pub trait Desk: Send {
     fn take_back(&mut self, note: &Note);
 }
 
-/// Our number of the process or thread that the target calls so; `None` if there is none.
-pub type Ours = Box<dyn Fn(u32) -> Option<u32> + Send + Sync>;
+/// Our numbers of the process and the thread of a session's thread that the target calls so; `None` if there is none.
+pub type Ours = Box<dyn Fn(u32) -> Option<(u32, u32)> + Send + Sync>;
 
 /// What the preset says of such orders.
 #[derive(Clone, Debug)]
@@ -173,15 +173,10 @@ impl Exact {
         if task.activity != Activity::Busy || task.request == 0 || task.thread == 0 {
             return Attempt::Ordinary("it runs no request that could be named".to_owned());
         }
-        let Some(tid) = (self.ours)(task.thread) else {
+        let Some((pid, tid)) = (self.ours)(task.thread) else {
             return Attempt::Ordinary("it has no thread (any more)".to_owned());
         };
         let begun_ns = (self.settings.clock)();
-        let pid = if self.settings.forks {
-            tid
-        } else {
-            self.settings.pid
-        };
         if let Err(reason) = self.open(pid).await {
             return Attempt::Ordinary(reason);
         }

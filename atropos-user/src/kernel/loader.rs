@@ -112,8 +112,7 @@ impl Kernel {
     ///
     /// # Errors
     /// When the map cannot be written.
-    pub fn count_in(&mut self, device: u64, inode: u64) -> Result<()> {
-        let namespace = PidNamespace { device, inode };
+    pub fn count_in(&mut self, namespace: PidNamespace) -> Result<()> {
         self.namespace
             .set(0, namespace, 0)
             .context("cannot write map NAMESPACE")
@@ -140,7 +139,7 @@ impl Kernel {
         {
             return Ok(links);
         }
-        sites.iter().map(|site| self.attach_one(site)).collect()
+        sites.iter().map(|site| self.attach(site)).collect()
     }
 
     /// Says what sites mean, to be attached on another thread; nothing where the kernel knows no links of many sites.
@@ -169,42 +168,11 @@ impl Kernel {
         }))
     }
 
-    /// Says what a site means and attaches it.
-    pub fn attach(
-        &mut self,
-        cookie: u16,
-        spec: &SiteSpec,
-        file: &Path,
-        offset: u64,
-    ) -> Result<SiteLink> {
-        self.attach_one(&SiteAt {
-            cookie,
-            spec: *spec,
-            file,
-            offset,
-            semaphore_offset: None,
-        })
-    }
-
-    /// Says what a USDT site means and attaches it; the kernel raises its semaphore for as long.
-    pub fn attach_usdt(
-        &mut self,
-        cookie: u16,
-        spec: &SiteSpec,
-        file: &Path,
-        offset: u64,
-        semaphore_offset: u64,
-    ) -> Result<SiteLink> {
-        self.attach_one(&SiteAt {
-            cookie,
-            spec: *spec,
-            file,
-            offset,
-            semaphore_offset: Some(semaphore_offset),
-        })
-    }
-
-    fn attach_one(&mut self, site: &SiteAt<'_>) -> Result<SiteLink> {
+    /// Says what a site means and attaches it; the kernel raises its semaphore, if it has one, for as long.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn attach(&mut self, site: &SiteAt<'_>) -> Result<SiteLink> {
         self.say(site.cookie, &site.spec)?;
         // For every process that maps the file: the kernel half checks the scope itself, so that forked children count at once.
         let spot = Spot {

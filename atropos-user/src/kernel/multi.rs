@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 use aya_obj::generated::{bpf_attach_type, bpf_cmd};
 
 use super::site::SiteLink;
-use super::sys;
+use super::sys::{self, EventLink};
 
 /// The site program, loaded for links of many sites.
 pub(super) struct MultiProgram {
@@ -57,7 +57,7 @@ impl MultiProgram {
     }
 
     /// Attaches it to sites of one file, for every process that maps the file.
-    pub(super) fn attach(&self, file: &Path, sites: &[MultiSite]) -> Result<OwnedFd> {
+    pub(super) fn attach(&self, file: &Path, sites: &[MultiSite]) -> Result<EventLink> {
         let path = CString::new(file.as_os_str().as_bytes()).context("the path has a zero byte")?;
         let of = |number: fn(&MultiSite) -> u64| -> Vec<u64> { sites.iter().map(number).collect() };
         let (offsets, cookies) = (of(|site| site.offset), of(|site| site.cookie));
@@ -74,12 +74,13 @@ impl MultiProgram {
         link.ref_ctr_offsets = semaphores.as_ptr() as u64;
         link.cookies = cookies.as_ptr() as u64;
         link.cnt = u32::try_from(sites.len())?;
-        sys::open(bpf_cmd::BPF_LINK_CREATE, &mut attr).with_context(|| {
+        let link = sys::open(bpf_cmd::BPF_LINK_CREATE, &mut attr).with_context(|| {
             format!(
                 "cannot attach {} sites of {} by one link",
                 sites.len(),
                 file.display()
             )
-        })
+        })?;
+        Ok(link.into())
     }
 }

@@ -1,6 +1,5 @@
 //! One attached site.
 
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use atropos_common::site::SiteSpec;
@@ -25,29 +24,11 @@ pub struct SiteAt<'a> {
 /// An attached site, or several of one file; dropping it detaches the probes, which waits for the kernel (some milliseconds,
 /// tens of them on a busy machine).
 pub struct SiteLink {
-    _link: Link,
-}
-
-/// How the site is attached.
-enum Link {
-    /// One.
-    Event { _link: EventLink },
-    /// Many at once.
-    Multi { _link: OwnedFd },
-}
-
-impl From<OwnedFd> for SiteLink {
-    fn from(link: OwnedFd) -> Self {
-        Self {
-            _link: Link::Multi { _link: link },
-        }
-    }
+    _link: EventLink,
 }
 
 impl From<EventLink> for SiteLink {
     fn from(link: EventLink) -> Self {
-        Self {
-            _link: Link::Event { _link: link },
-        }
+        Self { _link: link }
     }
 }

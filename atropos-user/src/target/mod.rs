@@ -27,7 +27,7 @@ pub use find::{find_by_exe, find_by_service};
 pub use held::{HeldFiles, HeldPath};
 pub use maps::{MappedFile, MappedSegment};
 pub use memory::ProcessMemory;
-pub use namespace::{PidNamespace, we_count_as_the_kernel};
+pub use namespace::we_count_as_the_kernel;
 pub use sockets::{Listening, UnixListener};
 pub use threads::{BlockingLock, FutexWait, Thread, title_of};
 

@@ -6,34 +6,25 @@
 use std::fs;
 use std::os::linux::fs::MetadataExt as _;
 
+use atropos_common::namespace::PidNamespace;
+
 use super::{Process, TargetError, proc_of};
 
 /// Inode of the PID namespace in which the machine itself counts (the kernel's `PROC_PID_INIT_INO`).
 const INITIAL: u64 = 0xefff_fffc;
 
-/// A PID namespace, as the kernel names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PidNamespace {
-    /// Device.
-    pub device: u64,
-    /// Inode.
-    pub inode: u64,
-}
-
-impl PidNamespace {
-    /// That of a process: a number, or `self`.
-    fn of(process: &str) -> std::io::Result<Self> {
-        let metadata = fs::metadata(format!("/proc/{process}/ns/pid"))?;
-        Ok(Self {
-            device: metadata.st_dev(),
-            inode: metadata.st_ino(),
-        })
-    }
+/// The namespace of a process: a number, or `self`.
+fn namespace_of(process: &str) -> std::io::Result<PidNamespace> {
+    let metadata = fs::metadata(format!("/proc/{process}/ns/pid"))?;
+    Ok(PidNamespace {
+        device: metadata.st_dev(),
+        inode: metadata.st_ino(),
+    })
 }
 
 /// Whether our own process counts as the kernel does.
 pub fn we_count_as_the_kernel() -> bool {
-    PidNamespace::of("self").is_ok_and(|ours| ours.inode == INITIAL)
+    namespace_of("self").is_ok_and(|ours| ours.inode == INITIAL)
 }
 
 impl Process {
@@ -45,7 +36,7 @@ impl Process {
         if !self.other_pid_namespace {
             return Ok(None);
         }
-        PidNamespace::of(&self.pid.to_string())
+        namespace_of(&self.pid.to_string())
             .map(Some)
             .map_err(|error| TargetError::reading(self.pid, "its PID namespace", &error))
     }
@@ -56,27 +47,30 @@ impl Process {
             return Some(in_target);
         }
         let threads = self.thread_ids().unwrap_or_default();
-        let is_meant = |id: u32| self.in_target(id) == Some(in_target);
-        threads
-            .into_iter()
-            .find(|tid| self.tid_in_target(*tid) == Some(in_target))
-            .or_else(|| self.descendants().into_iter().find(|pid| is_meant(*pid)))
+        self.called(&threads, in_target)
+            .or_else(|| self.called(&self.descendants(), in_target))
+    }
+
+    /// Our numbers of the process and the thread of a session's thread that it calls so. `forks`: a session is a process of its own.
+    pub fn session_thread(&self, in_target: u32, forks: bool) -> Option<(u32, u32)> {
+        let tid = self.ours(in_target)?;
+        Some((if forks { tid } else { self.pid }, tid))
+    }
+
+    /// The one of these (our numbers of its threads or descendants) that it calls so.
+    pub(super) fn called(&self, ours: &[u32], in_target: u32) -> Option<u32> {
+        let is_meant = |id: &u32| self.theirs(*id) == Some(in_target);
+        ours.iter().copied().find(is_meant)
     }
 
     /// What it calls a thread or a descendant of its own that we call so; `None` if that is gone.
     pub fn theirs(&self, ours: u32) -> Option<u32> {
-        if self.other_pid_namespace {
-            self.in_target(ours)
-        } else {
-            Some(ours)
+        if !self.other_pid_namespace {
+            return Some(ours);
         }
-    }
-
-    /// What it calls one of its descendants.
-    fn in_target(&self, pid: u32) -> Option<u32> {
-        let ids = |pid: u32| proc_of(pid).ok()?.status().ok()?.nspid;
+        let ids = |id: u32| proc_of(id).ok()?.status().ok()?.nspid;
         // A descendant may count in a deeper namespace still.
         let depth = ids(self.pid)?.len().checked_sub(1)?;
-        ids(pid)?.get(depth).map(|id| id.cast_unsigned())
+        ids(ours)?.get(depth).map(|id| id.cast_unsigned())
     }
 }

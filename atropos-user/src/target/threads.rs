@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::glibc::{self, LockOwner};
-use super::{Process, TargetError, proc_of};
+use super::{Process, TargetError};
 use crate::memory::Memory;
 
 /// Number of the `futex` system call on x86-64.
@@ -108,27 +108,11 @@ impl Process {
                     .to_owned();
                 Some(Thread {
                     tid,
-                    tid_in_target: self.tid_in_target(tid)?,
+                    tid_in_target: self.theirs(tid)?,
                     name,
                 })
             })
             .collect())
-    }
-
-    /// A thread's id as the target itself sees it.
-    pub fn tid_in_target(&self, tid: u32) -> Option<u32> {
-        if !self.other_pid_namespace {
-            return Some(tid);
-        }
-        let task = proc_of(self.pid)
-            .ok()?
-            .task_from_tid(tid.cast_signed())
-            .ok()?;
-        task.status()
-            .ok()?
-            .nspid?
-            .last()
-            .map(|tid| tid.cast_unsigned())
     }
 
     /// The futex that a thread waits on; `None` when it runs, waits otherwise, or is gone.
@@ -153,14 +137,10 @@ impl Process {
         let Some(wait) = self.blocked_on(tid)? else {
             return Ok(None);
         };
-        let (Some(waiter), ids) = (self.tid_in_target(tid), self.thread_ids()?) else {
+        let (Some(waiter), ids) = (self.theirs(tid), self.thread_ids()?) else {
             return Ok(None);
         };
-        let ours = |wanted: u32| {
-            ids.iter()
-                .copied()
-                .find(|&tid| self.tid_in_target(tid) == Some(wanted))
-        };
+        let ours = |wanted: u32| self.called(&ids, wanted);
         let Some(lock) = glibc::lock_owner(&wait, waiter, memory, &|tid| ours(tid).is_some())
         else {
             return Ok(None);

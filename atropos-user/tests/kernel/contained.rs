@@ -15,10 +15,7 @@ fn ids_are_told_as_the_target_counts_them() {
     let process = Process::open(fixture.pid()).unwrap();
     let namespace = process.pid_namespace().unwrap().expect("one of its own");
     let mut bench = Bench::with(fixture);
-    bench
-        .kernel
-        .count_in(namespace.device, namespace.inode)
-        .unwrap();
+    bench.kernel.count_in(namespace).unwrap();
     let id = |base: Base| ArgSpec {
         base: base as u8,
         ..ArgSpec::NONE

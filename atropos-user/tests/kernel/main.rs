@@ -25,7 +25,7 @@ mod usdt;
 mod usdt_live;
 mod wakes;
 
-use atropos::kernel::{Counters, Decoded, Kernel, Ring, SiteLink};
+use atropos::kernel::{Counters, Decoded, Kernel, Ring, SiteAt, SiteLink};
 use atropos_common::limits::{Loss, REQUESTS_SLOT};
 use atropos_common::op::Op;
 use atropos_common::record::EventRecord;
@@ -88,7 +88,13 @@ impl Bench {
         let offset = self.target.offset_of(function);
         let link = self
             .kernel
-            .attach(cookie, &spec, self.target.program(), offset)
+            .attach(&SiteAt {
+                cookie,
+                spec,
+                file: self.target.program(),
+                offset,
+                semaphore_offset: None,
+            })
             .unwrap_or_else(|e| panic!("{e:#}"));
         self.links.push(link);
         cookie

@@ -13,7 +13,7 @@ use atropos::config::expr::{Bindings, Expr, USDT_VARIABLES};
 use atropos::elf::Image;
 use atropos::elf::operand::{Machine, Start};
 use atropos::elf::stapsdt::Usdt;
-use atropos::kernel::{Decoded, Kernel, SiteLink};
+use atropos::kernel::{Decoded, Kernel, SiteAt, SiteLink};
 use atropos_common::op::Op;
 use atropos_common::scope::Scope;
 use atropos_common::site::{ArgSpec, SiteSpec};
@@ -53,14 +53,14 @@ fn attach(kernel: &mut Kernel, program: &Path, name: &str) -> Vec<SiteLink> {
             ..spec(Op::Killed, SiteSpec::EMIT)
         };
         let offset = image.usdt_site(site.vaddr).unwrap().file_offset;
-        let cookie = u16::try_from(index + 1).unwrap();
-        let attached = match site.semaphore_vaddr {
-            Some(vaddr) => {
-                let semaphore = image.layout().file_offset(vaddr).unwrap();
-                kernel.attach_usdt(cookie, &spec, program, offset, semaphore)
-            }
-            None => kernel.attach(cookie, &spec, program, offset),
-        };
+        let semaphore = |vaddr| image.layout().file_offset(vaddr).unwrap();
+        let attached = kernel.attach(&SiteAt {
+            cookie: u16::try_from(index + 1).unwrap(),
+            spec,
+            file: program,
+            offset,
+            semaphore_offset: site.semaphore_vaddr.map(semaphore),
+        });
         attached.unwrap_or_else(|error| panic!("{error:#}"))
     };
     sites
@@ -147,9 +147,13 @@ fn an_argument_that_is_an_address_can_be_followed() {
     let offset = image.usdt_site(site.vaddr).unwrap().file_offset;
     let program = bench.target.program().to_owned();
     let semaphore = image.layout().file_offset(site.semaphore_vaddr.unwrap());
-    let link = bench
-        .kernel
-        .attach_usdt(1, &spec, &program, offset, semaphore.unwrap());
+    let link = bench.kernel.attach(&SiteAt {
+        cookie: 1,
+        spec,
+        file: &program,
+        offset,
+        semaphore_offset: Some(semaphore.unwrap()),
+    });
     bench.links = vec![link.unwrap()];
     bench.target.tell("memory_rest");
     let record = bench.records()[0].record;

@@ -402,7 +402,7 @@ fn watch(kernel: &mut Kernel, resolved: &Resolved) -> Result<()> {
         );
     }
     if let Some(namespace) = resolved.process.pid_namespace()? {
-        kernel.count_in(namespace.device, namespace.inode)?;
+        kernel.count_in(namespace)?;
     }
     if forks {
         kernel.follow_forks()?;
