@@ -13,6 +13,7 @@ pub mod kept;
 mod levels;
 mod locate;
 pub mod on_cpu;
+mod opened;
 #[cfg(feature = "ebpf")]
 pub mod probes;
 pub mod processor;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::expr::{Bindings, NameKind};
-use super::preset::{Formula, LayoutValue, List, Preset, TextAt, Walk};
+use super::preset::{Formula, LayoutValue, List, Note, Preset, Step, TextAt, Walk};
 use super::problem::Problem;
 use super::source::Place;
 
@@ -89,6 +89,7 @@ impl Preset {
                 &sessions.in_transaction,
                 &sessions.explicit_locks,
                 &sessions.started_us,
+                &sessions.transaction_us,
                 &sessions.ended_us,
                 &sessions.started_epoch_s,
                 &sessions.killed,
@@ -96,9 +97,8 @@ impl Preset {
                 &sessions.takes_slot,
             ];
             all.extend(optional.into_iter().flatten());
-            let steps = sessions.progress.iter();
-            all.extend(steps.flat_map(|step| [&step.when, &step.done, &step.total]));
-            all.extend(sessions.notes.iter().map(|note| &note.value));
+            all.extend(sessions.progress.iter().flat_map(of_step));
+            all.extend(sessions.notes.iter().flat_map(of_note));
             all.extend(
                 [&sessions.text, &sessions.principal]
                     .into_iter()
@@ -114,6 +114,22 @@ impl Preset {
         all.extend(self.walks.iter().flat_map(of_walk));
         all
     }
+}
+
+/// The expressions of a step of progress.
+fn of_step(step: &Step) -> Vec<&Formula> {
+    let lets = step.lets.iter().map(|(_, formula)| formula);
+    [&step.when, &step.done, &step.total]
+        .into_iter()
+        .chain(lets)
+        .chain(&step.checks)
+        .collect()
+}
+
+/// The expressions of a note.
+fn of_note(note: &Note) -> Vec<&Formula> {
+    let may_end = note.end.as_ref().and_then(|end| end.may_end.as_ref());
+    std::iter::once(&note.value).chain(may_end).collect()
 }
 
 /// The expressions of a walk.

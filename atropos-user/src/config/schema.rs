@@ -118,6 +118,7 @@ pub(crate) const SESSIONS: Section = Section {
         may("in_transaction", "expression"),
         may("explicit_locks", "expression"),
         may("started_us", "expression"),
+        may("transaction_us", "expression"),
         may("ended_us", "expression"),
         may("started_epoch_s", "expression"),
         may("times", "array of expressions"),
@@ -139,15 +140,23 @@ pub(crate) const STEP: Section = Section {
         must("total", "expression"),
         may("from", "number"),
         may("to", "number"),
+        may("estimate", "boolean"),
+        may("own_process", "boolean"),
+        may("let", "array of tables"),
+        may("checks", "array of expressions"),
     ],
 };
 
 pub(crate) const NOTE: Section = Section {
     name: "sessions.note",
     keys: &[
+        must("name", "string"),
         must("value", "expression"),
         must("least", "integer"),
         must("says", "string"),
+        may("may_end", "expression"),
+        may("end_above", "integer"),
+        may("end_after", "duration"),
     ],
 };
 

@@ -96,6 +96,17 @@ impl ProcessMemory {
 }
 
 impl Memory for ProcessMemory {
+    fn of_child(&self, pid: u32) -> Option<Box<dyn Memory>> {
+        let process = procfs::process::Process::new(pid.cast_signed()).ok()?;
+        // A number that has been given to somebody else names a process that is none of our business.
+        (process.stat().ok()?.ppid == self.pid.as_raw()).then(|| -> Box<dyn Memory> {
+            Box::new(Self {
+                pid: Pid::from_raw(pid.cast_signed()),
+                mem: OnceLock::new(),
+            })
+        })
+    }
+
     fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<(), Fault>> {
         let mut outcomes = Vec::with_capacity(reads.len());
         while outcomes.len() < reads.len() {

@@ -33,12 +33,15 @@ mod inside;
 #[cfg(feature = "ebpf")]
 mod left_alone;
 #[cfg(feature = "ebpf")]
+mod limit;
+#[cfg(feature = "ebpf")]
 mod memory;
 #[cfg(feature = "ebpf")]
 mod on_cpu;
 mod orders;
 #[cfg(feature = "ebpf")]
 mod probed;
+mod progress;
 mod reads;
 #[cfg(feature = "ebpf")]
 mod run;

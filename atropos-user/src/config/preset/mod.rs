@@ -18,7 +18,7 @@ use crate::engine::record::Level;
 use crate::engine::settings::{Class, Kind, Rerun, Tuning};
 use crate::governor::Budget;
 
-pub use sessions::{Note, SessionClock, Sessions, Step};
+pub use sessions::{Note, NoteEnd, SessionClock, Sessions, Step};
 pub use walk::{Conflict, Label, List, Walk};
 
 /// An expression and where it was written.

@@ -3,6 +3,7 @@
 
 mod decide;
 mod exact;
+mod facts;
 mod layout;
 mod places;
 mod probes;
