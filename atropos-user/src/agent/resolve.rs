@@ -85,6 +85,7 @@ impl Resolved {
     /// # Errors
     /// When no mapped file has the preset's symbols, or the process cannot be read.
     pub fn new(process: Process, preset: Preset) -> Result<Self> {
+        version_is_known(&process, &preset)?;
         let memory = ProcessMemory::open(&process)?;
         let files = process.mapped_files()?;
         let binary = if preset.matching.marks {
@@ -209,6 +210,37 @@ impl Resolved {
     }
 }
 
+/// Refuses a version that the preset is not right for, and a process that does not tell its version: numbers of another one
+/// can pass every check and mean something else.
+fn version_is_known(process: &Process, preset: &Preset) -> Result<()> {
+    let Some(version) = &preset.matching.version else {
+        return Ok(());
+    };
+    let told = process.first_line(&version.file).with_context(|| {
+        format!(
+            "cannot tell the version of process {} ({}): there is no {} that can be read in the directory that it works in; the \
+             preset `{}` knows {}",
+            process.pid(),
+            process.comm(),
+            version.file,
+            preset.name.value,
+            version.known.join(", "),
+        )
+    })?;
+    if version.known.contains(&told) {
+        return Ok(());
+    }
+    bail!(
+        "process {} ({}) is of version {told} (so says {} in the directory that it works in), and the preset `{}` knows {}: its \
+         numbers would be wrong there; name a preset of that version with --preset",
+        process.pid(),
+        process.comm(),
+        version.file,
+        preset.name.value,
+        version.known.join(", "),
+    )
+}
+
 /// The mapped file that exports the preset's symbols.
 fn exporting(process: &Process, preset: &Preset, files: &[MappedFile]) -> Result<MappedFile> {
     let wanted: Vec<&str> = preset
@@ -267,6 +299,13 @@ impl Lookup for Binary<'_> {
     fn accessor(&self, function: &str, nth: u32) -> Result<i64, String> {
         self.image
             .accessor(function, nth as usize)
+            .map_err(|error| error.to_string())
+    }
+
+    fn global(&self, function: &str, nth: u32) -> Result<u64, String> {
+        self.image
+            .global(function, nth as usize)
+            .map(|vaddr| self.file.address_of(vaddr))
             .map_err(|error| error.to_string())
     }
 

@@ -12,6 +12,10 @@ pub trait Lookup {
     /// The `nth` displacement off the first argument in a tiny function of the binary; or why there is none.
     fn accessor(&self, function: &str, nth: u32) -> Result<i64, String>;
 
+    /// The run-time address of the variable that the `nth` load of a pointer in the beginning of a function reads; or why
+    /// there is none.
+    fn global(&self, function: &str, nth: u32) -> Result<u64, String>;
+
     /// The run-time address of an exported symbol; or why there is none.
     fn symbol(&self, name: &str) -> Result<u64, String>;
 }
@@ -27,6 +31,7 @@ impl Preset {
                 LayoutValue::Accessor { function, nth } => {
                     lookup.accessor(function, *nth).map(|number| number as u64)
                 }
+                LayoutValue::Global { function, nth } => lookup.global(function, *nth),
                 LayoutValue::After { name, add } => match names.layout(name) {
                     Some(base) => Ok(base.wrapping_add_signed(*add)),
                     None => Err(format!("`{name}` has no value")),

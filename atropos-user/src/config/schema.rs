@@ -85,13 +85,20 @@ pub(crate) const MATCH: Section = Section {
         may("symbols", "array of strings"),
         may("forks", "boolean"),
         may("marks", "boolean"),
+        may("version", "table"),
     ],
+};
+
+pub(crate) const VERSION: Section = Section {
+    name: "match.version",
+    keys: &[must("file", "string"), must("known", "array of strings")],
 };
 
 pub(crate) const LAYOUT_ENTRY: Section = Section {
     name: "layout entry",
     keys: &[
         may("accessor", "string"),
+        may("global", "string"),
         may("nth", "integer"),
         may("after", "string"),
         may("add", "integer"),
@@ -385,6 +392,7 @@ pub(crate) const RUNG: Section = Section {
 pub(crate) const ALL: [&Section; 23] = [
     &ROOT,
     &MATCH,
+    &VERSION,
     &LAYOUT_ENTRY,
     &SESSIONS,
     &STEP,

@@ -47,4 +47,5 @@ mod reads;
 mod run;
 mod scene;
 mod shift;
+mod version;
 mod why;
