@@ -71,11 +71,13 @@ impl World {
     }
 
     fn orders(&self) -> Vec<&Order> {
-        let order = |effect| match effect {
-            &Effect::Cancel(ref order) => Some(order),
-            _ => None,
-        };
-        self.effects.iter().filter_map(order).collect()
+        self.effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Cancel(order) => Some(order),
+                _ => None,
+            })
+            .collect()
     }
 
     fn ended(&self) -> Vec<u64> {
@@ -83,11 +85,13 @@ impl World {
     }
 
     fn decisions(&self) -> Vec<&Decision> {
-        let decision = |effect| match effect {
-            &Effect::Decision(ref decision) => Some(decision.as_ref()),
-            _ => None,
-        };
-        self.effects.iter().filter_map(decision).collect()
+        self.effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Decision(decision) => Some(decision.as_ref()),
+                _ => None,
+            })
+            .collect()
     }
 
     fn outcomes(&self) -> Vec<OutcomeKind> {

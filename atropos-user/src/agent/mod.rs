@@ -27,6 +27,7 @@ pub mod statement;
 pub mod tell;
 pub mod told;
 pub mod usage;
+mod version;
 #[cfg(feature = "ebpf")]
 mod wakers;
 pub mod watch;

@@ -11,6 +11,7 @@ use atropos_common::site::{ArgSpec, Cond, SiteSpec};
 use crate::agent::clock;
 use crate::agent::declared::{self, Declared};
 use crate::agent::locate::{self, FoundSite};
+use crate::agent::version;
 use crate::agent::watch::Watcher;
 use crate::config::expr::{Bindings, Expr};
 use crate::config::{Alternative, Formula, Lookup, Preset, Probe, Problem};
@@ -85,7 +86,7 @@ impl Resolved {
     /// # Errors
     /// When no mapped file has the preset's symbols, or the process cannot be read.
     pub fn new(process: Process, preset: Preset) -> Result<Self> {
-        version_is_known(&process, &preset)?;
+        version::is_known(&process, &preset)?;
         let memory = ProcessMemory::open(&process)?;
         let files = process.mapped_files()?;
         let binary = if preset.matching.marks {
@@ -208,37 +209,6 @@ impl Resolved {
             clock::epoch_minus_monotonic_ns(),
         ))
     }
-}
-
-/// Refuses a version that the preset is not right for, and a process that does not tell its version: numbers of another one
-/// can pass every check and mean something else.
-fn version_is_known(process: &Process, preset: &Preset) -> Result<()> {
-    let Some(version) = &preset.matching.version else {
-        return Ok(());
-    };
-    let told = process.first_line(&version.file).with_context(|| {
-        format!(
-            "cannot tell the version of process {} ({}): there is no {} that can be read in the directory that it works in; the \
-             preset `{}` knows {}",
-            process.pid(),
-            process.comm(),
-            version.file,
-            preset.name.value,
-            version.known.join(", "),
-        )
-    })?;
-    if version.known.contains(&told) {
-        return Ok(());
-    }
-    bail!(
-        "process {} ({}) is of version {told} (so says {} in the directory that it works in), and the preset `{}` knows {}: its \
-         numbers would be wrong there; name a preset of that version with --preset",
-        process.pid(),
-        process.comm(),
-        version.file,
-        preset.name.value,
-        version.known.join(", "),
-    )
 }
 
 /// The mapped file that exports the preset's symbols.
