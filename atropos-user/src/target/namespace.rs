@@ -73,7 +73,7 @@ impl Process {
     }
 
     /// What it calls one of its descendants.
-    fn in_target(&self, pid: u32) -> Option<u32> {
+    pub(super) fn in_target(&self, pid: u32) -> Option<u32> {
         let ids = |pid: u32| proc_of(pid).ok()?.status().ok()?.nspid;
         // A descendant may count in a deeper namespace still.
         let depth = ids(self.pid)?.len().checked_sub(1)?;
