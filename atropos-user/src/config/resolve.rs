@@ -111,7 +111,13 @@ impl Preset {
                     .flat_map(of_text),
             );
         }
-        for place in self.probes.iter().flat_map(|probe| &probe.alternatives) {
+        let exact = self
+            .cancel
+            .iter()
+            .filter_map(|cancel| cancel.exact.as_ref());
+        let order_places = exact.flat_map(|exact| &exact.places);
+        let probes = self.probes.iter().chain(order_places);
+        for place in probes.flat_map(|probe| &probe.alternatives) {
             all.push(&place.session);
             all.extend([&place.instance, &place.value].into_iter().flatten());
             all.extend(place.guard.iter().map(|guard| &guard.value));

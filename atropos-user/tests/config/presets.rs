@@ -179,6 +179,17 @@ fn a_variable_without_a_name_is_learned_from_who_reads_it() {
 }
 
 #[test]
+fn a_symbol_that_only_the_places_of_orders_need_is_bound_too() {
+    let text = "schema = 1\nname = \"small\"\n[match]\nprograms = [\"small\"]\n[cancel]\ninitiator = \"signal\"\n\
+                [cancel.exact]\nsession = \"pid\"\nrequest = \"u64(symbol(current))\"\nwhen = \"u32(symbol(state)) == 2\"\n\
+                at = [{ symbol = \"work\" }]\nwithin = \"100ms\"\n\
+                [[cancel.rung]]\nname = \"stop\"\ncommand = \"SIGINT\"\nworks = [\"busy\"]\ndeadline = \"1s\"\n";
+    let preset = config::parse("small.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
+    let symbols: Vec<&str> = preset.symbols().into_keys().collect();
+    assert_eq!(symbols, ["current", "state"]);
+}
+
+#[test]
 fn names_are_bound_to_one_process() {
     let preset = mariadb();
     let (names, problems) = preset.bindings(&Without(&[]));

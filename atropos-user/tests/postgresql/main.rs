@@ -17,6 +17,8 @@ mod at_work;
 #[cfg(feature = "ebpf")]
 mod buffers;
 #[cfg(feature = "ebpf")]
+mod check;
+#[cfg(feature = "ebpf")]
 mod churn;
 mod classes;
 #[cfg(feature = "ebpf")]
