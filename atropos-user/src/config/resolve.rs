@@ -120,7 +120,8 @@ impl Preset {
         for place in probes.flat_map(|probe| &probe.alternatives) {
             all.push(&place.session);
             all.extend([&place.instance, &place.value].into_iter().flatten());
-            all.extend(place.guard.iter().map(|guard| &guard.value));
+            let guards = place.guard.iter();
+            all.extend(guards.flat_map(|guard| [&guard.subject, &guard.value]));
         }
         all.extend(self.walks.iter().flat_map(of_walk));
         all
