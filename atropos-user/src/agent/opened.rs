@@ -41,6 +41,7 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::walk::Times;
 
     fn session(key: u64, transaction_ns: u64) -> SessionView {
         SessionView {
@@ -56,6 +57,7 @@ mod tests {
             ended_ns: 0,
             killed: false,
             takes_slot: true,
+            times: Times::Unchecked,
         }
     }
 

@@ -389,7 +389,7 @@ pub(crate) const RUNG: Section = Section {
 
 /// All of them.
 #[cfg(test)]
-pub(crate) const ALL: [&Section; 23] = [
+pub(crate) const ALL: [&Section; 24] = [
     &ROOT,
     &MATCH,
     &VERSION,
