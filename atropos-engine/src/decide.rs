@@ -327,6 +327,7 @@ impl Engine {
             orders: orders.to_vec(),
             group: None,
             hints: Vec::new(),
+            limit: None,
         }
     }
 }

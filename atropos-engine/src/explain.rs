@@ -205,7 +205,7 @@ pub(super) fn group(decision: &mut Decision, group: &Group) {
     );
 }
 
-fn who(task: &Task) -> String {
+pub(super) fn who(task: &Task) -> String {
     let mut text = format!("session {}", task.id);
     let mut statement: String = task.digest.chars().take(SHOWN_CHARS).collect();
     if task.digest.chars().count() > SHOWN_CHARS {
@@ -281,7 +281,7 @@ pub(super) fn passed_over(task: &Task, reason: &PassedOver) -> String {
     })
 }
 
-fn why(candidate: &Candidate) -> String {
+pub(super) fn why(candidate: &Candidate) -> String {
     let undo_s = candidate
         .gains
         .iter()

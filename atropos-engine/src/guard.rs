@@ -178,9 +178,18 @@ impl Guard {
         is_under_way(ledger, state) || self.again.is_spared(&settings.tuning, state, ledger.now_ns)
     }
 
-    fn spent(&self, settings: &Settings, now_ns: u64) -> Option<PassedOver> {
+    /// Why no order may be made for anybody, for the budget's sake.
+    pub(super) fn spent(&self, settings: &Settings, now_ns: u64) -> Option<PassedOver> {
         let spent = settings.tuning.per_decision == 0 || self.room(settings, now_ns) == 0;
         spent.then_some(PassedOver::Budget)
+    }
+
+    /// Why no order may be made for anybody for a while.
+    pub(super) fn paused(&self, now_ns: u64) -> Option<PassedOver> {
+        if now_ns < self.quarantine_until_ns {
+            return Some(PassedOver::LostEvents);
+        }
+        (now_ns < self.unsent_until_ns).then_some(PassedOver::Unsent)
     }
 
     fn evidence(&self, case: &Case) -> Option<PassedOver> {
@@ -191,11 +200,8 @@ impl Guard {
             candidate,
             ..
         } = *case;
-        if ledger.now_ns < self.quarantine_until_ns {
-            return Some(PassedOver::LostEvents);
-        }
-        if ledger.now_ns < self.unsent_until_ns {
-            return Some(PassedOver::Unsent);
+        if let Some(reason) = self.paused(ledger.now_ns) {
+            return Some(reason);
         }
         // Two ticks old at most: a look that is not repeated is no look at the present.
         let stale_ns = settings.tuning.window_ns / 4;

@@ -51,6 +51,8 @@ pub enum Input {
     Unseen(Unseen),
     /// Who woke sessions that waited for what nobody can be told to hold.
     Woken(Woken),
+    /// Sessions that have more of something than the user wants any session to have.
+    Excess(Excess),
 }
 
 impl Input {
@@ -65,6 +67,7 @@ impl Input {
             Self::Usage(usage) => usage.at_ns,
             Self::Unseen(unseen) => unseen.at_ns,
             Self::Woken(woken) => woken.at_ns,
+            Self::Excess(excess) => excess.at_ns,
         }
     }
 }
@@ -415,4 +418,34 @@ pub struct WakeUp {
     pub waker: Option<SessionKey>,
     /// How often in the look, at most.
     pub count: u64,
+}
+
+/// Sessions that have more of something than the user wants any session to have, though nobody need wait for them. The harm is
+/// that of the one that has most: as long as it stays, nothing is gained by ending another. Told right before the tick of
+/// the same moment, from time to time, and once more when there are none any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Excess {
+    /// As of when.
+    pub at_ns: u64,
+    /// All of them, also those that are not to be ended for it.
+    pub sessions: Vec<Beyond>,
+}
+
+/// A session that has more than a limit allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beyond {
+    /// Which.
+    pub session: SessionKey,
+    /// Name of the limit.
+    pub limit: String,
+    /// How much the session has of what is limited, in the limit's own unit.
+    pub value: u64,
+    /// How much it may have.
+    pub most: u64,
+    /// It may be ended for it at all.
+    pub may_end: bool,
+    /// For how long its transaction has been open, nanoseconds.
+    pub open_ns: u64,
+    /// For how long it may have more than `most`, nanoseconds.
+    pub longest_ns: u64,
 }

@@ -7,9 +7,9 @@
 //! An input changes the ledger (what is known of the target). A tick then asks, in this order: who is to blame for lost
 //! time (`blame`); is the objective broken (`detector`); does a contended resource explain it (`estimator`); what would
 //! ending each task free (`gain`); which of them may be ended (`guard`) and which is best (`policy`); and what became of
-//! the order before (`pacing`). What holds throughout:
+//! the order before (`pacing`). Apart from all that a session may be beyond a limit that the user has set (`excess`). What holds throughout:
 //! - Nothing is decided while an order is in flight, and nothing is cancelled on incomplete evidence.
-//! - A task that is in nobody's way cannot be a candidate.
+//! - A task that is in nobody's way cannot be a candidate, unless it is beyond a limit that the user has set.
 //! - A hold or wait leads to the same decision whether events or snapshots told of it.
 
 pub mod input;
@@ -25,6 +25,7 @@ mod climb;
 mod decide;
 mod detector;
 mod estimator;
+mod excess;
 mod explain;
 mod familiar;
 mod flow;
@@ -58,6 +59,7 @@ use record::{Effect, OutcomeKind};
 pub use settings::Settings;
 
 use detector::{Detector, Flight};
+use excess::Excesses;
 use graph::Graph;
 use guard::Guard;
 use hints::Wakers;
@@ -82,6 +84,7 @@ pub struct Engine {
     told: decide::Told,
     /// Room for a tick's requests in flight.
     flights: Vec<Flight>,
+    excesses: Excesses,
     decision_count: u64,
     order_count: u64,
 }
@@ -118,6 +121,7 @@ impl Engine {
             advised: Vec::new(),
             told: decide::Told::default(),
             flights: Vec::new(),
+            excesses: Excesses::default(),
             decision_count: 0,
             order_count: 0,
             settings,
@@ -143,6 +147,7 @@ impl Engine {
                 self.wakers.look(woken, &self.ledger);
                 self.wakers.tell(&self.settings, &self.ledger, out);
             }
+            Input::Excess(excess) => self.excesses.tell(excess),
             Input::Tick(tick) => self.ledger.tick(tick),
             Input::Unseen(unseen) => self.unseen(unseen, out),
         }
@@ -195,6 +200,7 @@ impl Engine {
             self.decide(&reading, &estimate, &graph, out);
         }
         self.guard.again.follow(&self.ledger);
+        self.end_excess(tick.at_ns, &reading, &estimate, out);
     }
 
     /// Requests whose latency the objective is about: not the agent's own, not those of protected classes (background
@@ -256,7 +262,10 @@ impl Engine {
         let order = flying.order.clone();
         out.push(Effect::Outcome(flying.outcome(&self.ledger, result)));
         match result {
-            OutcomeKind::Missed => self.guard.missed(&order, self.ledger.now_ns),
+            OutcomeKind::Missed => {
+                self.guard.missed(&order, self.ledger.now_ns);
+                self.excesses.missed(order.task.session);
+            }
             OutcomeKind::Refused => self.guard.refused(&order),
             OutcomeKind::Unsent => self.guard.unsent(&order, self.ledger.now_ns),
             _ => self.advised.push(order.task),

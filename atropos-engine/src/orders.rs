@@ -66,6 +66,7 @@ impl Engine {
             used: node
                 .map(|node| node.uses.iter().map(|used| used.resource).collect())
                 .unwrap_or_default(),
+            until_gone: false,
             resources: blamed_s
                 .filter(|(_, blamed_s)| **blamed_s > 0.0)
                 .map(|(r, _)| ResourceId(r))

@@ -28,6 +28,8 @@ pub(super) struct Flying {
     blocked: Vec<(SessionKey, u64)>,
     /// What was blamed on it at the order.
     blamed: Blamed,
+    /// Number of its session and start of its transaction, if it has let go only once that is over.
+    until_gone: Option<(u64, Option<u64>)>,
     /// How long the task had worked, for what undoing it may take; 0 if there is nothing to undo.
     undo_ns: u64,
     accepted_ns: Option<u64>,
@@ -52,6 +54,8 @@ pub(super) struct Of {
     pub(super) undo_per_s: f64,
     /// What it uses so much of that others lose by it: it goes on using that until its request is over.
     pub(super) used: Vec<ResourceId>,
+    /// It has let go once its session's transaction is over, whoever waits for what meanwhile.
+    pub(super) until_gone: bool,
     /// What it keeps from others.
     pub(super) resources: Vec<ResourceId>,
 }
@@ -78,6 +82,7 @@ impl Flying {
             class,
             undo_per_s,
             used,
+            until_gone,
             resources,
         } = of;
         let target = order.task.session;
@@ -97,6 +102,7 @@ impl Flying {
         Self {
             began_ns: began_ns(ledger, target),
             blamed: Blamed::at_order(ledger, target, used),
+            until_gone: transaction(ledger, target).filter(|_| until_gone),
             order,
             class,
             resources,
@@ -157,7 +163,10 @@ impl Flying {
         if self.settled || self.is_unseen(ledger) {
             return;
         }
-        if self.blocks_as_ordered(ledger) || (self.blamed.by_use() && self.is_same(ledger)) {
+        let stays = self.until_gone.is_some()
+            && transaction(ledger, self.order.task.session) == self.until_gone;
+        let uses = self.blamed.by_use() && self.is_same(ledger);
+        if stays || uses || self.blocks_as_ordered(ledger) {
             self.released_ns = None;
         } else if self.released_ns.is_none() {
             self.released_ns = Some(ledger.now_ns);
@@ -320,7 +329,9 @@ impl Flying {
         let time_to_release_ns = released_ns
             .zip(self.accepted_ns)
             .map(|(released_ns, accepted_ns)| released_ns.saturating_sub(accepted_ns));
+        // Of a task that was in nobody's way no gain was expected.
         let realised_gain_s = released_ns
+            .filter(|_| self.order.expected_gain_s > 0.0)
             .and_then(|_| self.blamed.share_gone(ledger))
             .map(|share| self.order.expected_gain_s * share);
         let mut outcome = OrderOutcome {
@@ -336,6 +347,12 @@ impl Flying {
         outcome.summary = explain::outcome(&outcome, &self.order);
         outcome
     }
+}
+
+/// What names the transaction that a session is in: its number and since when that is open.
+fn transaction(ledger: &Ledger, session: SessionKey) -> Option<(u64, Option<u64>)> {
+    let state = ledger.sessions.get(&session)?.state.as_ref()?;
+    Some((state.id, state.transaction_since_ns))
 }
 
 fn began_ns(ledger: &Ledger, session: SessionKey) -> u64 {

@@ -85,6 +85,9 @@ pub struct Decision {
     /// Who woke those that waited for what nobody can be told to hold, in the seconds before. No part of the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<Hint>,
+    /// The limit that the one candidate is beyond, where the decision is about that and not about an overload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Exceeded>,
 }
 
 /// What is new of who wakes those that wait for a resource whose holders are not seen.
@@ -115,6 +118,21 @@ pub struct Hint {
     pub evidence: Evidence,
     /// In one sentence.
     pub says: String,
+}
+
+/// A limit that a task is beyond.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exceeded {
+    /// Its name in the preset.
+    pub name: String,
+    /// How much the task has of what is limited.
+    pub value: u64,
+    /// How much it may have.
+    pub most: u64,
+    /// For how long its transaction has been open, seconds.
+    pub open_s: f64,
+    /// For how long it may have more, seconds.
+    pub longest_s: f64,
 }
 
 /// Tasks that are to blame together while each by itself does what is usual.

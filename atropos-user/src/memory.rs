@@ -26,6 +26,13 @@ pub trait Memory {
             .collect()
     }
 
+    /// The memory of a process that this one has forked; nothing where that cannot be had, or where the process is none of
+    /// its children.
+    fn of_child(&self, pid: u32) -> Option<Box<dyn Memory>> {
+        let _ = pid;
+        None
+    }
+
     /// Reads a little-endian `u16`.
     fn read_u16(&self, address: u64) -> Result<u16, Fault> {
         let mut bytes = [0; 2];
@@ -75,6 +82,10 @@ pub trait Memory {
 impl<M: Memory + ?Sized> Memory for &M {
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
         (**self).read(address, into)
+    }
+
+    fn of_child(&self, pid: u32) -> Option<Box<dyn Memory>> {
+        (**self).of_child(pid)
     }
 }
 

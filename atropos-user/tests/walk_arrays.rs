@@ -110,6 +110,10 @@ impl Lookup for Nothing {
         Err("none".to_owned())
     }
 
+    fn global(&self, _: &str, _: u32) -> Result<u64, String> {
+        Err("none".to_owned())
+    }
+
     fn symbol(&self, _: &str) -> Result<u64, String> {
         Err("none".to_owned())
     }

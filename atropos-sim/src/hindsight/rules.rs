@@ -52,9 +52,13 @@ impl Rules {
             Input::Lost(_) => self.picture.lost(),
             Input::Snapshot(snapshot) => self.picture.snapshot(snapshot),
             Input::Tick(tick) => self.tick(tick, lines),
-            // The rules look at processor, pages and heap in a unit of their own, which a recording does not have.
-            // A rule that sees nothing at a tick does nothing.
-            Input::Outcome(_) | Input::Usage(_) | Input::Unseen(_) | Input::Woken(_) => {}
+            // The rules look at processor, pages and heap in a unit of their own, which a recording does not have; limits that
+            // the user has set are no rule of theirs. A rule that sees nothing at a tick does nothing.
+            Input::Outcome(_)
+            | Input::Usage(_)
+            | Input::Unseen(_)
+            | Input::Woken(_)
+            | Input::Excess(_) => {}
         }
     }
 

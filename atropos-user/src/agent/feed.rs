@@ -12,8 +12,8 @@ use super::usage::Sums;
 use super::watch::{View, Watcher};
 use crate::config::expr::Bound;
 use crate::engine::input::{
-    Blind, Event, EventKind, Input, InstanceKey, Lost, RequestStats, ResourceId, SessionKey, Tick,
-    Unseen,
+    Blind, Event, EventKind, Excess, Input, InstanceKey, Lost, RequestStats, ResourceId,
+    SessionKey, Tick, Unseen,
 };
 use crate::kernel::Decoded;
 use crate::memory::Memory;
@@ -43,6 +43,8 @@ pub struct Feed {
     /// Waits in the snapshot before, by resource: one that has gone to none must still be told.
     waits_before: BTreeMap<ResourceId, usize>,
     sums: Sums,
+    /// Somebody was beyond a limit when that was last asked.
+    was_beyond: bool,
 }
 
 impl Feed {
@@ -56,6 +58,7 @@ impl Feed {
             never_seen,
             waits_before: BTreeMap::new(),
             sums: Sums::default(),
+            was_beyond: false,
         }
     }
 
@@ -140,6 +143,16 @@ impl Feed {
             }
         }
         inputs.extend(usages.into_iter().map(Input::Usage));
+        if let Some(sessions) = &view.beyond {
+            // That there are none any more is told once.
+            let before = std::mem::replace(&mut self.was_beyond, !sessions.is_empty());
+            if before || !sessions.is_empty() {
+                inputs.push(Input::Excess(Excess {
+                    at_ns: now_ns,
+                    sessions: sessions.clone(),
+                }));
+            }
+        }
         let (at_ns, requests) = (now_ns, self.requests(harvest, memory));
         inputs.push(if view.unseen {
             Input::Unseen(Unseen { at_ns, requests })

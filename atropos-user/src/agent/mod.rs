@@ -14,6 +14,7 @@ mod levels;
 mod line;
 mod locate;
 pub mod on_cpu;
+mod opened;
 #[cfg(feature = "ebpf")]
 pub mod probes;
 pub mod processor;
@@ -27,6 +28,7 @@ pub mod statement;
 pub mod tell;
 pub mod told;
 pub mod usage;
+mod version;
 #[cfg(feature = "ebpf")]
 mod wakers;
 pub mod watch;

@@ -19,8 +19,12 @@ pub(super) enum Part {
     Bystander,
     /// It waits, and keeps nobody waiting.
     Waiter,
-    /// Others wait for it.
+    /// None, and it has more of something than the user wants any session to have.
+    Beyond,
+    /// Others wait for it, or for what it takes.
     InTheWay,
+    /// The same, and it waits for nobody itself: how far its work is decides about it.
+    Root,
 }
 
 /// What is known of a session beyond one look.
@@ -110,8 +114,8 @@ impl Register {
     }
 
     /// A session as the engine wants it, but for whether it is the agent's own; nothing if its times cannot be believed and it
-    /// is not protected anyway. The statement is read only of those that take part in a wait, progress only of those that
-    /// others wait for.
+    /// is not protected anyway. The statement is read only of those that take part in a wait or are beyond a limit, progress
+    /// only of those that others wait for, and what of it lies in their own processes only of those that wait for nobody.
     pub(super) fn state(
         &mut self,
         session: &SessionView,
@@ -144,8 +148,8 @@ impl Register {
             (false, true) => Activity::IdleInTransaction,
             (false, false) => Activity::IdleWithLocks,
         };
-        let progress = (part == Part::InTheWay && session.busy)
-            .then(|| list.progress(session.key, memory))
+        let progress = (matches!(part, Part::InTheWay | Part::Root) && session.busy)
+            .then(|| list.progress(session, memory, part == Part::Root))
             .flatten();
         let since_ns = if differ {
             // For so long at least.
@@ -162,7 +166,7 @@ impl Register {
             request: session.request,
             activity,
             since_ns,
-            transaction_since_ns: None,
+            transaction_since_ns: Some(session.transaction_ns).filter(|since_ns| *since_ns > 0),
             class: known.class,
             principal: known.principal.clone(),
             fingerprint: fingerprint(&known.digest),

@@ -11,6 +11,7 @@ use atropos_common::site::{ArgSpec, Cond, SiteSpec};
 use crate::agent::clock;
 use crate::agent::declared::{self, Declared};
 use crate::agent::locate::{self, FoundSite};
+use crate::agent::version;
 use crate::agent::watch::Watcher;
 use crate::config::expr::{Bindings, Expr};
 use crate::config::{Alternative, Formula, Lookup, Preset, Probe, Problem};
@@ -85,6 +86,7 @@ impl Resolved {
     /// # Errors
     /// When no mapped file has the preset's symbols, or the process cannot be read.
     pub fn new(process: Process, preset: Preset) -> Result<Self> {
+        version::is_known(&process, &preset)?;
         let memory = ProcessMemory::open(&process)?;
         let files = process.mapped_files()?;
         let binary = if preset.matching.marks {
@@ -267,6 +269,13 @@ impl Lookup for Binary<'_> {
     fn accessor(&self, function: &str, nth: u32) -> Result<i64, String> {
         self.image
             .accessor(function, nth as usize)
+            .map_err(|error| error.to_string())
+    }
+
+    fn global(&self, function: &str, nth: u32) -> Result<u64, String> {
+        self.image
+            .global(function, nth as usize)
+            .map(|vaddr| self.file.address_of(vaddr))
             .map_err(|error| error.to_string())
     }
 

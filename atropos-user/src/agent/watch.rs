@@ -7,10 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::agent::opened::Opened;
 use crate::agent::register::{Part, Register, Sight};
 use crate::agent::watched::{Moment, Watched};
 use crate::config::Preset;
-use crate::engine::input::{Blind, InstanceKey, ResourceId, SessionKey, SessionState, Snapshot};
+use crate::engine::input::{
+    Beyond, Blind, InstanceKey, ResourceId, SessionKey, SessionState, Snapshot,
+};
 use crate::memory::Memory;
 use crate::walk::{
     Fields, Graph, LockWalk, Look, SessionList, SessionView, Times, Trust, WalkError,
@@ -21,6 +24,11 @@ const ATTEMPTS: u32 = 3;
 
 /// Clocks that have parted by more than this, nanoseconds, were set: 5 ms, more than lies between two readings of them.
 const STEP_NS: u64 = 5_000_000;
+/// Sessions whose own processes one look reads at most, for how far their work is: it takes some microseconds each.
+const OWN_READS: usize = 16;
+
+/// How often it is asked who is beyond a limit, nanoseconds: what limits are set to grows slowly.
+const LIMITS_EVERY_NS: u64 = 1_000_000_000;
 
 /// What one look saw.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +41,8 @@ pub struct View {
     pub blind: Vec<Blind>,
     /// Resources of which only waits can be seen, and those were.
     pub unowned: Vec<Blind>,
+    /// Sessions that have more of something than the user wants any to have; nothing if this look did not ask.
+    pub beyond: Option<Vec<Beyond>>,
     /// Sessions in all, idle ones included.
     pub session_count: usize,
     /// Sessions that wait for another.
@@ -77,6 +87,9 @@ pub struct Watcher {
     /// Sessions that take what others lack, by key.
     users: BTreeSet<u64>,
     fields: Fields,
+    opened: Opened,
+    /// When it is next asked who is beyond a limit.
+    limits_due_ns: u64,
     first_look: bool,
     epoch_minus_monotonic_ns: i64,
     /// Times of a session have been seen to agree.
@@ -102,6 +115,8 @@ impl Watcher {
             begun: BTreeMap::new(),
             users: BTreeSet::new(),
             fields: Fields::default(),
+            opened: Opened::default(),
+            limits_due_ns: 0,
             first_look: true,
             epoch_minus_monotonic_ns,
             clocks_proved: false,
@@ -205,6 +220,9 @@ impl Watcher {
         self.keys = sessions.iter().map(|s| (s.id, s.key)).collect();
         let by_key: BTreeMap<u64, &SessionView> = sessions.iter().map(|s| (s.key, s)).collect();
         self.register.keep(&by_key);
+        view.beyond = self.beyond(&sessions, now_ns, &near);
+        let beyond = view.beyond.iter().flatten();
+        let beyond: BTreeSet<u64> = beyond.map(|one| one.session.0).collect();
         let sight = Sight {
             list: &self.list,
             preset: &self.preset,
@@ -244,27 +262,80 @@ impl Watcher {
             // A wait that ended in a timeout or a kill is told by nobody: its begin must not become that of the next one.
             self.begun.retain(|session, _| waiting.contains(session));
         }
+        let mut own_reads = 0;
         for session in &sessions {
-            let part = parts.get(&session.key).copied().unwrap_or_default();
-            let matters = session.busy || session.in_transaction || session.explicit_locks;
-            if matters || part != Part::Bystander {
-                // Who takes what others lack is in their way, and holds nothing that would make an idle session matter.
-                let part = if self.users.contains(&session.key) {
-                    Part::InTheWay
-                } else {
-                    part
-                };
-                let own = own.contains(&session.id);
-                let state = self.register.state(session, part, sight);
-                view.sessions
-                    .extend(state.map(|state| SessionState { own, ..state }));
+            let key = session.key;
+            let part = parts.get(&key).copied().unwrap_or_default();
+            let is_beyond = beyond.contains(&key);
+            let is_open = session.busy || session.in_transaction || session.explicit_locks;
+            if !is_open && !is_beyond && part == Part::Bystander {
+                continue;
             }
+            let part = match part {
+                // Who takes what others lack is in their way, and holds nothing that would make an idle session matter.
+                _ if self.users.contains(&key) => Part::InTheWay,
+                Part::Bystander if is_beyond => Part::Beyond,
+                part => part,
+            };
+            let part = match part {
+                Part::InTheWay if !waiting.contains(&key) && own_reads < OWN_READS => {
+                    own_reads += 1;
+                    Part::Root
+                }
+                part => part,
+            };
+            let own = own.contains(&session.id);
+            let state = self.register.state(session, part, sight);
+            view.sessions
+                .extend(state.map(|state| SessionState { own, ..state }));
         }
         self.fields = near.learned();
         view.blind = self.blind();
         view.unowned = self.unowned();
         self.first_look = false;
         view
+    }
+
+    /// Sessions that have more of something than the user wants any to have; nothing if it is not yet time to ask again.
+    fn beyond(
+        &mut self,
+        sessions: &[SessionView],
+        now_ns: u64,
+        memory: &dyn Memory,
+    ) -> Option<Vec<Beyond>> {
+        if !self.list.ends_for_notes() {
+            return None;
+        }
+        self.opened.look(sessions, now_ns);
+        if now_ns < self.limits_due_ns {
+            return None;
+        }
+        self.limits_due_ns = now_ns.saturating_add(LIMITS_EVERY_NS);
+        let notes = self
+            .preset
+            .sessions
+            .as_ref()
+            .map(|one| one.notes.as_slice());
+        let notes = notes.unwrap_or_default();
+        let mut beyond = Vec::new();
+        for session in sessions {
+            for (note, value, may_end) in self.list.beyond(session.key, memory) {
+                let Some((note, end)) = notes.get(note).and_then(|n| Some((n, n.end.as_ref()?)))
+                else {
+                    continue;
+                };
+                beyond.push(Beyond {
+                    session: SessionKey(session.key),
+                    limit: note.name.clone(),
+                    value,
+                    most: end.above,
+                    may_end,
+                    open_ns: self.opened.open_ns(session.key, now_ns),
+                    longest_ns: end.after_ns,
+                });
+            }
+        }
+        Some(beyond)
     }
 
     /// Sessions of the last look that something is worth telling of: the one with most of it for each note of the preset.

@@ -135,8 +135,8 @@ fn load_chain(
     if !schema_is_known(&table, &start, report) {
         return Ok(None);
     }
-    if let (Some(owner), Some(cancel)) = (&owner, table.get("cancel")) {
-        for problem in trust::problems(owner, &cancel.key_place) {
+    if let (Some(owner), Some(place)) = (&owner, trust::speaks_of_ending(&table)) {
+        for problem in trust::problems(owner, place) {
             report.add(problem);
         }
     }

@@ -1,7 +1,7 @@
 //! Lays a config over the one that it extends.
 //!
-//! Keys of the same table are overridden one by one; arrays of tables (`resource`, `probe`, `class`, `walk`, `cancel.rung`)
-//! are matched by name, and what has no match is appended. Every value keeps the place of the file that it came from.
+//! Keys of the same table are overridden one by one; arrays of tables (`resource`, `probe`, `class`, `walk`, `sessions.note`,
+//! `cancel.rung`) are matched by name, and what has no match is appended. Every value keeps the place of the file that it came from.
 
 use super::tree::{Entry, Node, Table, Value};
 
@@ -10,9 +10,10 @@ pub(crate) fn overlay(mut base: Table, over: Table) -> Table {
     for entry in over.entries {
         match entry.key.as_str() {
             "extends" => {}
-            "match" | "layout" | "sessions" | "completed" | "budget" | "decide" => {
+            "match" | "layout" | "completed" | "budget" | "decide" => {
                 put_keys(&mut base, entry, &[]);
             }
+            "sessions" => put_sessions(&mut base, entry),
             "resource" | "probe" | "class" => put_items(&mut base, entry, "name", &[]),
             "walk" => put_items(
                 &mut base,
@@ -112,6 +113,21 @@ fn identity(node: &Node, by: &str) -> Option<String> {
     match &table.get(by)?.node.value {
         Value::Text(name) => Some(name.clone()),
         _ => None,
+    }
+}
+
+/// Overrides `[sessions]`; its notes by name.
+fn put_sessions(table: &mut Table, mut entry: Entry) {
+    let Value::Table(over) = &mut entry.node.value else {
+        return put(table, entry);
+    };
+    let notes = over.entries.iter().position(|inner| inner.key == "note");
+    let notes = notes.map(|at| over.entries.remove(at));
+    put_keys(table, entry, &[]);
+    if let (Some(notes), Some(sessions)) = (notes, table.get_mut("sessions"))
+        && let Value::Table(sessions) = &mut sessions.node.value
+    {
+        put_items(sessions, notes, "name", &[]);
     }
 }
 

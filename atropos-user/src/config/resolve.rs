@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::expr::{Bindings, NameKind};
-use super::preset::{Formula, LayoutValue, List, Preset, TextAt, Walk};
+use super::preset::{Formula, LayoutValue, List, Note, Preset, Step, TextAt, Walk};
 use super::problem::Problem;
 use super::source::Place;
 
@@ -11,6 +11,10 @@ use super::source::Place;
 pub trait Lookup {
     /// The `nth` displacement off the first argument in a tiny function of the binary; or why there is none.
     fn accessor(&self, function: &str, nth: u32) -> Result<i64, String>;
+
+    /// The run-time address of the variable that the `nth` load of a pointer in the beginning of a function reads; or why
+    /// there is none.
+    fn global(&self, function: &str, nth: u32) -> Result<u64, String>;
 
     /// The run-time address of an exported symbol; or why there is none.
     fn symbol(&self, name: &str) -> Result<u64, String>;
@@ -27,6 +31,7 @@ impl Preset {
                 LayoutValue::Accessor { function, nth } => {
                     lookup.accessor(function, *nth).map(|number| number as u64)
                 }
+                LayoutValue::Global { function, nth } => lookup.global(function, *nth),
                 LayoutValue::After { name, add } => match names.layout(name) {
                     Some(base) => Ok(base.wrapping_add_signed(*add)),
                     None => Err(format!("`{name}` has no value")),
@@ -89,6 +94,7 @@ impl Preset {
                 &sessions.in_transaction,
                 &sessions.explicit_locks,
                 &sessions.started_us,
+                &sessions.transaction_us,
                 &sessions.ended_us,
                 &sessions.started_epoch_s,
                 &sessions.killed,
@@ -96,9 +102,8 @@ impl Preset {
                 &sessions.takes_slot,
             ];
             all.extend(optional.into_iter().flatten());
-            let steps = sessions.progress.iter();
-            all.extend(steps.flat_map(|step| [&step.when, &step.done, &step.total]));
-            all.extend(sessions.notes.iter().map(|note| &note.value));
+            all.extend(sessions.progress.iter().flat_map(of_step));
+            all.extend(sessions.notes.iter().flat_map(of_note));
             all.extend(
                 [&sessions.text, &sessions.principal]
                     .into_iter()
@@ -106,14 +111,37 @@ impl Preset {
                     .flat_map(of_text),
             );
         }
-        for place in self.probes.iter().flat_map(|probe| &probe.alternatives) {
+        let exact = self
+            .cancel
+            .iter()
+            .filter_map(|cancel| cancel.exact.as_ref());
+        let order_places = exact.flat_map(|exact| &exact.places);
+        let probes = self.probes.iter().chain(order_places);
+        for place in probes.flat_map(|probe| &probe.alternatives) {
             all.push(&place.session);
             all.extend([&place.instance, &place.value].into_iter().flatten());
-            all.extend(place.guard.iter().map(|guard| &guard.value));
+            let guards = place.guard.iter();
+            all.extend(guards.flat_map(|guard| [&guard.subject, &guard.value]));
         }
         all.extend(self.walks.iter().flat_map(of_walk));
         all
     }
+}
+
+/// The expressions of a step of progress.
+fn of_step(step: &Step) -> Vec<&Formula> {
+    let lets = step.lets.iter().map(|(_, formula)| formula);
+    [&step.when, &step.done, &step.total]
+        .into_iter()
+        .chain(lets)
+        .chain(&step.checks)
+        .collect()
+}
+
+/// The expressions of a note.
+fn of_note(note: &Note) -> Vec<&Formula> {
+    let may_end = note.end.as_ref().and_then(|end| end.may_end.as_ref());
+    std::iter::once(&note.value).chain(may_end).collect()
 }
 
 /// The expressions of a walk.

@@ -85,13 +85,20 @@ pub(crate) const MATCH: Section = Section {
         may("symbols", "array of strings"),
         may("forks", "boolean"),
         may("marks", "boolean"),
+        may("version", "table"),
     ],
+};
+
+pub(crate) const VERSION: Section = Section {
+    name: "match.version",
+    keys: &[must("file", "string"), must("known", "array of strings")],
 };
 
 pub(crate) const LAYOUT_ENTRY: Section = Section {
     name: "layout entry",
     keys: &[
         may("accessor", "string"),
+        may("global", "string"),
         may("nth", "integer"),
         may("after", "string"),
         may("add", "integer"),
@@ -118,6 +125,7 @@ pub(crate) const SESSIONS: Section = Section {
         may("in_transaction", "expression"),
         may("explicit_locks", "expression"),
         may("started_us", "expression"),
+        may("transaction_us", "expression"),
         may("ended_us", "expression"),
         may("started_epoch_s", "expression"),
         may("times", "array of expressions"),
@@ -139,15 +147,23 @@ pub(crate) const STEP: Section = Section {
         must("total", "expression"),
         may("from", "number"),
         may("to", "number"),
+        may("estimate", "boolean"),
+        may("own_process", "boolean"),
+        may("let", "array of tables"),
+        may("checks", "array of expressions"),
     ],
 };
 
 pub(crate) const NOTE: Section = Section {
     name: "sessions.note",
     keys: &[
+        must("name", "string"),
         must("value", "expression"),
         must("least", "integer"),
         must("says", "string"),
+        may("may_end", "expression"),
+        may("end_above", "integer"),
+        may("end_after", "duration"),
     ],
 };
 
@@ -373,9 +389,10 @@ pub(crate) const RUNG: Section = Section {
 
 /// All of them.
 #[cfg(test)]
-pub(crate) const ALL: [&Section; 23] = [
+pub(crate) const ALL: [&Section; 24] = [
     &ROOT,
     &MATCH,
+    &VERSION,
     &LAYOUT_ENTRY,
     &SESSIONS,
     &STEP,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::problem::Problem;
 use super::source::Place;
+use super::tree::{Node, Table, Value};
 
 /// Whom a file belongs to and who may write it.
 #[derive(Clone, Debug)]
@@ -30,8 +31,31 @@ impl Owner {
     }
 }
 
-/// Why the file may not have the `[cancel]` at this place.
-pub(crate) fn problems(owner: &Owner, cancel: &Place) -> Vec<Problem> {
+/// Where a config says how tasks are ended, or that sessions are ended for what a note tells of them; nothing if it says
+/// neither.
+pub(crate) fn speaks_of_ending(table: &Table) -> Option<&Place> {
+    if let Some(cancel) = table.get("cancel") {
+        return Some(&cancel.key_place);
+    }
+    let Value::Table(sessions) = &table.get("sessions")?.node.value else {
+        return None;
+    };
+    let Value::Array(notes) = &sessions.get("note")?.node.value else {
+        return None;
+    };
+    notes.iter().find_map(end_of)
+}
+
+/// Where a note says that sessions are ended for it.
+fn end_of(note: &Node) -> Option<&Place> {
+    match &note.value {
+        Value::Table(note) => Some(&note.get("end_above")?.key_place),
+        _ => None,
+    }
+}
+
+/// Why the file may not say at this place what it says of ending tasks.
+pub(crate) fn problems(owner: &Owner, at: &Place) -> Vec<Problem> {
     let Owner {
         path,
         user,
@@ -45,7 +69,7 @@ pub(crate) fn problems(owner: &Owner, cancel: &Place) -> Vec<Problem> {
             "this file may not say how tasks are cancelled: it belongs to user {user}, not to root or to the running user {running}"
         );
         problems.push(
-            Problem::at(cancel, message).help(format!("after reading it: chown {running} {path}")),
+            Problem::at(at, message).help(format!("after reading it: chown {running} {path}")),
         );
     }
     if mode & 0o022 != 0 {
@@ -53,9 +77,8 @@ pub(crate) fn problems(owner: &Owner, cancel: &Place) -> Vec<Problem> {
             "this file may not say how tasks are cancelled: others than its owner may write it (mode {:03o})",
             mode & 0o777
         );
-        problems.push(
-            Problem::at(cancel, message).help(format!("after reading it: chmod go-w {path}")),
-        );
+        problems
+            .push(Problem::at(at, message).help(format!("after reading it: chmod go-w {path}")));
     }
     problems
 }

@@ -6,6 +6,7 @@
 
 mod accessor;
 mod demangle;
+mod global;
 mod layout;
 pub mod operand;
 mod site;

@@ -1,10 +1,11 @@
 //! The memory of a live process, read from outside with `process_vm_readv`; through `/proc/PID/mem` where a seccomp filter
 //! refuses that call. Reading does not stop the target, so values may be torn: walks check what they read.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt as _;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -20,12 +21,43 @@ const MAX_VECTORS: usize = 1024;
 /// no system call to fail.
 const NULL_BYTES: u64 = 4096;
 
+/// Children whose numbers are remembered.
+const REMEMBERED: usize = 1024;
+
 /// A process whose memory can be read.
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: Pid,
     /// Opened when the call was refused for the first time. Stays with the process that it was opened for.
     mem: OnceLock<Option<File>>,
+    /// The process that was opened, whose children can be read too.
+    parent: Option<Parent>,
+}
+
+/// A process with children.
+#[derive(Debug)]
+struct Parent {
+    process: Process,
+    /// Our numbers of children, by its own, where it counts its own: finding one means looking at all.
+    known: Mutex<BTreeMap<u32, u32>>,
+}
+
+impl Parent {
+    /// Our number of the child that it calls so.
+    fn child(&self, in_target: u32) -> Option<u32> {
+        if !self.process.in_other_pid_namespace() {
+            return Some(in_target);
+        }
+        let mut known = self.known.lock().ok()?;
+        let is_it = |ours: &u32| self.process.theirs(*ours) == Some(in_target);
+        let ours = known.get(&in_target).copied().filter(is_it);
+        let ours = ours.or_else(|| self.process.ours(in_target))?;
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(in_target, ours);
+        Some(ours)
+    }
 }
 
 impl ProcessMemory {
@@ -36,6 +68,10 @@ impl ProcessMemory {
         let memory = Self {
             pid: Pid::from_raw(pid.cast_signed()),
             mem: OnceLock::new(),
+            parent: Some(Parent {
+                process: process.clone(),
+                known: Mutex::default(),
+            }),
         };
         let maps = super::proc_of(pid)?
             .maps()
@@ -96,6 +132,19 @@ impl ProcessMemory {
 }
 
 impl Memory for ProcessMemory {
+    fn of_child(&self, pid: u32) -> Option<Box<dyn Memory>> {
+        let pid = self.parent.as_ref()?.child(pid)?.cast_signed();
+        let stat = procfs::process::Process::new(pid).ok()?.stat().ok()?;
+        // A number that has been given to somebody else names a process that is none of our business.
+        (stat.ppid == self.pid.as_raw()).then(|| -> Box<dyn Memory> {
+            Box::new(Self {
+                pid: Pid::from_raw(pid),
+                mem: OnceLock::new(),
+                parent: None,
+            })
+        })
+    }
+
     fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Vec<Result<(), Fault>> {
         let mut outcomes = Vec::with_capacity(reads.len());
         while outcomes.len() < reads.len() {
@@ -145,6 +194,7 @@ mod tests {
         let memory = ProcessMemory {
             pid: Pid::this(),
             mem: OnceLock::new(),
+            parent: None,
         };
         let mut bytes = [0; 8];
         memory.read_file(address, &mut bytes).unwrap();

@@ -15,7 +15,7 @@ mod sockets;
 mod threads;
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use procfs::WithCurrentSystemInfo as _;
@@ -55,6 +55,16 @@ impl Process {
             .split_whitespace()
             .filter_map(|pid| pid.parse().ok())
             .collect()
+    }
+
+    /// First line of a file in the directory that it works in, without white space around it and cut to 64 bytes; nothing if
+    /// there is no such file.
+    pub fn first_line(&self, file: &str) -> Option<String> {
+        let file = fs::File::open(format!("/proc/{}/cwd/{file}", self.pid)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(64).read_to_end(&mut bytes).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        Some(text.lines().next()?.trim().to_owned())
     }
 
     /// Looks at a running process. Needs to be its user or root.

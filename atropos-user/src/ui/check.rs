@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::agent::check::{
-    Fired, InitiatorReport, ProbeReport, Report, ResourceReport, Sight, Target,
+    ExactReport, Fired, InitiatorReport, OrderPlace, PlaceReport, ProbeReport, Report,
+    ResourceReport, Sight, Target,
 };
 use crate::agent::tell::costs_text;
 use crate::engine::record::Level;
@@ -87,16 +88,7 @@ fn probe(out: &mut String, probe: &ProbeReport) {
             } else {
                 String::new()
             };
-            let sites = if place.site_count > 1 {
-                format!("{} sites, the first ", place.site_count)
-            } else {
-                String::new()
-            };
-            let _ = write!(
-                out,
-                "{} {sites}at {:#x} of {} ({}: {}{of})",
-                place.symbol, place.offset, place.file, place.cost, place.why
-            );
+            out.push_str(&place_text(place, &of));
         }
     }
     if let Some(why) = &probe.refused {
@@ -106,6 +98,25 @@ fn probe(out: &mut String, probe: &ProbeReport) {
         fired(out, probe, one);
     }
     out.push('\n');
+}
+
+/// Where something sits, with more to say of it.
+fn place_text(place: &PlaceReport, more: &str) -> String {
+    let PlaceReport {
+        alternative: _,
+        symbol,
+        file,
+        offset,
+        site_count,
+        cost,
+        why,
+    } = place;
+    let sites = if *site_count > 1 {
+        format!("{site_count} sites, the first ")
+    } else {
+        String::new()
+    };
+    format!("{symbol} {sites}at {offset:#x} of {file} ({cost}: {why}{more})")
 }
 
 /// How a probe fared, and what would be done about what it costs.
@@ -169,4 +180,30 @@ fn initiator(out: &mut String, initiator: &InitiatorReport) {
         Some(Ok(())) => writeln!(out, " ({how}: allowed)"),
         Some(Err(reason)) => writeln!(out, " ({how}: {reason})"),
     };
+    if let Some(exact) = &initiator.exact {
+        exact_way(out, exact);
+    }
+}
+
+/// Where a session's own thread finds an order.
+fn exact_way(out: &mut String, exact: &ExactReport) {
+    let ExactReport { within_ms, places } = exact;
+    let _ = writeln!(
+        out,
+        "  before that, within {within_ms} ms, a session's own thread finds its order at"
+    );
+    for OrderPlace { name, place } in places {
+        let _ = match place {
+            None => writeln!(out, "    {name}"),
+            Some(Ok(place)) => writeln!(out, "    {}", place_text(place, "")),
+            Some(Err(tried)) => writeln!(out, "    {name}: no place: {}", tried.join("; ")),
+        };
+    }
+    let is_missing = |one: &OrderPlace| matches!(one.place, Some(Err(_)));
+    if places.iter().all(is_missing) {
+        let _ = writeln!(
+            out,
+            "    none of them: every order goes the ordinary way, by command"
+        );
+    }
 }

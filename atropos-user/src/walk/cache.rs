@@ -106,6 +106,10 @@ impl Look<'_> {
 }
 
 impl Memory for Look<'_> {
+    fn of_child(&self, pid: u32) -> Option<Box<dyn Memory>> {
+        self.memory.of_child(pid)
+    }
+
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
         // What lies behind a null pointer. Most sessions wait for nothing, and need no call to find that out.
         if address < PAGE_BYTES {

@@ -6,10 +6,11 @@
 //! failing makes its resource blind, never a wrong edge.
 
 mod cache;
-mod facts;
 mod graph;
 mod label;
 mod list;
+mod notes;
+mod progress;
 mod sessions;
 mod trust;
 
@@ -75,6 +76,11 @@ impl Check {
         })
     }
 
+    /// Whether it holds.
+    fn holds(&self, variables: &[u64], memory: &dyn Memory) -> Result<bool, Fault> {
+        Ok(self.bound.eval(variables, memory)? != 0)
+    }
+
     /// Fails unless the check holds.
     fn hold(
         &self,
@@ -83,7 +89,7 @@ impl Check {
         what: &'static str,
         address: u64,
     ) -> Result<(), WalkError> {
-        if self.bound.eval(variables, memory)? == 0 {
+        if !self.holds(variables, memory)? {
             return Err(WalkError::Check {
                 check: self.text.clone(),
                 what,

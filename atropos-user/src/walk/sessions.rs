@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{Notes, Progress};
+use super::notes::Notes;
+use super::progress::Progress;
 use super::{Check, Text, Unbound, WalkError, bind, bind_checks, bind_some};
 use crate::config::expr::{Bindings, Bound};
 use crate::config::{SessionClock, Sessions};
@@ -40,6 +41,8 @@ pub struct SessionView {
     pub explicit_locks: bool,
     /// Start of the current or last request, `CLOCK_MONOTONIC` ns; 0 if unknown.
     pub started_ns: u64,
+    /// Start of the transaction that is open, `CLOCK_MONOTONIC` ns; 0 if none is, or if that is unknown.
+    pub transaction_ns: u64,
     /// End of the last request, `CLOCK_MONOTONIC` ns; 0 if unknown.
     pub ended_ns: u64,
     /// It has been asked to stop.
@@ -79,6 +82,7 @@ pub struct SessionList {
     in_transaction: Option<Bound>,
     explicit_locks: Option<Bound>,
     started_us: Option<Bound>,
+    transaction_us: Option<Bound>,
     ended_us: Option<Bound>,
     started_epoch_s: Option<Bound>,
     times: Vec<Check>,
@@ -126,6 +130,7 @@ impl SessionList {
             in_transaction: optional(&sessions.in_transaction)?,
             explicit_locks: optional(&sessions.explicit_locks)?,
             started_us: optional(&sessions.started_us)?,
+            transaction_us: optional(&sessions.transaction_us)?,
             ended_us: optional(&sessions.ended_us)?,
             started_epoch_s: optional(&sessions.started_epoch_s)?,
             times: bind_checks(&sessions.times, &names)?,
@@ -140,7 +145,7 @@ impl SessionList {
                 .as_ref()
                 .map(|text| Text::bind(text, &names))
                 .transpose()?,
-            progress: Progress::bind(&sessions.progress, &names)?,
+            progress: Progress::bind(&sessions.progress, &scope, &names)?,
             notes: Notes::bind(&sessions.notes, &names)?,
             slots: bind_some(sessions.slots.as_ref(), &nothing)?,
             takes_slot: optional(&sessions.takes_slot)?,
@@ -258,6 +263,7 @@ impl SessionList {
             in_transaction: number(&self.in_transaction)? != 0,
             explicit_locks: number(&self.explicit_locks)? != 0,
             started_ns: believed(started_ns),
+            transaction_ns: believed(moment(number(&self.transaction_us)?)),
             ended_ns: believed(ended_ns),
             killed: number(&self.killed)? != 0,
             takes_slot: match &self.takes_slot {
@@ -344,10 +350,29 @@ impl SessionList {
             .unwrap_or_default()
     }
 
-    /// Share of the session's request that is done, 0 to 1, where its memory tells.
-    pub fn progress(&self, key: u64, memory: &dyn Memory) -> Option<f64> {
-        let of = self.variables(key, memory).ok()?;
-        self.progress.share(&of, memory).ok()?
+    /// Share of the session's request that is done, 0 to 1, where its memory tells. Its own process is read only if `in_own`.
+    pub fn progress(
+        &self,
+        session: &SessionView,
+        memory: &dyn Memory,
+        in_own: bool,
+    ) -> Option<f64> {
+        let of = self.variables(session.key, memory).ok()?;
+        let own = || in_own.then(|| memory.of_child(session.thread)).flatten();
+        self.progress.share(&of, memory, own).ok()?
+    }
+
+    /// Whether sessions are ended for a note of the preset.
+    pub fn ends_for_notes(&self) -> bool {
+        self.notes.end_sessions()
+    }
+
+    /// Each note with more than sessions may have, where they are ended for it: its index, the value, and whether this
+    /// session may be ended for it.
+    pub fn beyond(&self, key: u64, memory: &dyn Memory) -> Vec<(usize, u64, bool)> {
+        self.variables(key, memory)
+            .map(|of| self.notes.beyond(&of, memory))
+            .unwrap_or_default()
     }
 
     /// Index and value of each note of the preset that is worth telling of the session.

@@ -47,8 +47,11 @@ pub struct Postgres {
     directory: TempDir,
 }
 
-/// Folder with the server's programs of the newest version, if this machine has one.
+/// Folder with the server's programs: what `ATROPOS_POSTGRESQL` names, else the newest version that this machine has.
 fn programs() -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("ATROPOS_POSTGRESQL") {
+        return Some(folder.into());
+    }
     let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
         .ok()?
         .flatten()

@@ -119,6 +119,19 @@ fn loads_read_little_endian_bytes_of_their_width() {
 }
 
 #[test]
+fn a_floating_point_number_is_cut_to_a_whole_one() {
+    let cut = |number: f64| {
+        let bytes = Box::leak(Box::new(number.to_le_bytes()));
+        value("f64(symbol(start))", &At0x1000(bytes))
+    };
+    assert_eq!(cut(100_000.0), Ok(100_000));
+    assert_eq!(cut(2486.997), Ok(2486));
+    assert_eq!(cut(-1.0), Ok(0));
+    assert_eq!(cut(f64::NAN), Ok(0));
+    assert_eq!(cut(1e300), Ok(u64::MAX));
+}
+
+#[test]
 fn a_star_loads_in_front_of_a_term_and_multiplies_behind_one() {
     let memory = At0x1000(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0]);
     assert_eq!(value("3 * *symbol(start)", &memory), Ok(6));
@@ -225,6 +238,7 @@ fn what_the_kernel_half_cannot_do_is_refused() {
         "u32(arg0) + 1",
         "i32(arg0) + 1",
         "*i32(arg0)",
+        "f64(arg0)",
         "*****arg0",
         "****arg0 + 1",
         "arg0 && 1",
@@ -276,7 +290,7 @@ fn chain() -> impl Strategy<Value = String> {
             (inner.clone(), 0..5000u64).prop_map(|(inner, take)| format!("({inner} - {take})")),
             inner.clone().prop_map(|inner| format!("*{inner}")),
             (
-                prop::sample::select(vec!["u8", "u16", "u32", "u64", "i32"]),
+                prop::sample::select(vec!["u8", "u16", "u32", "u64", "i32", "f64"]),
                 inner
             )
                 .prop_map(|(load, inner)| format!("{load}({inner})")),

@@ -208,6 +208,39 @@ fn one_key_of_the_exact_way_is_overridden_alone() {
 }
 
 #[test]
+fn sessions_are_ended_for_a_note_only_where_a_config_says_so() {
+    let note = |text: &str| {
+        let sessions = load(text).unwrap_or_else(|problems| panic!("{problems}"));
+        sessions.sessions.unwrap().notes.remove(0)
+    };
+    let base = "schema = 1\nname = \"mine\"\nextends = \"postgresql\"\n";
+    let usual = note(base);
+    assert_eq!((usual.name.as_str(), &usual.end), ("old_snapshot", &None));
+    let mine = note(&format!(
+        "{base}[[sessions.note]]\nname = \"old_snapshot\"\nend_above = 2_000_000\nend_after = \"30m\"\n"
+    ));
+    let end = mine.end.unwrap();
+    assert_eq!((end.above, end.after_ns), (2_000_000, 1_800_000_000_000));
+    assert!(end.may_end.is_some(), "the preset says of whom");
+    assert_eq!(mine.says, usual.says, "the rest stays");
+}
+
+#[test]
+fn a_file_of_somebody_else_may_not_say_that_sessions_are_ended() {
+    let text = "schema = 1\nname = \"mine\"\nextends = \"postgresql\"\n[[sessions.note]]\nname = \"old_snapshot\"\nend_above = 2_000_000\nend_after = \"30m\"\n";
+    let (_folder, path) = folder("mine.toml", text);
+    let load = || config::load(path.to_str().unwrap());
+    assert!(load().is_ok());
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(&path, mode).unwrap();
+    let answer = load().unwrap_err().to_string();
+    assert!(
+        answer.contains("mine.toml:6:1") && answer.contains("chmod go-w"),
+        "{answer}"
+    );
+}
+
+#[test]
 fn another_initiator_brings_its_own_rungs() {
     let preset = good(&format!(
         "{MARIADB}[cancel]\ninitiator = \"exec\"\n[[cancel.rung]]\nname = \"stop\"\nargv = [\"/usr/local/bin/stop\", \"{{id}}\"]\nworks = [\"busy\", \"idle\"]\ndeadline = \"2s\"\n"

@@ -111,6 +111,13 @@ mistakes! {
     a_variable_that_is_no_word: "item = \"holder\"" => "item = \"a-b\"";
 
     // Progress and walks.
+    a_version_in_a_path: "[completed]" => "[match.version]\nfile = \"data/VERSION\"\nknown = [\"1\"]\n\n[completed]";
+    a_layout_number_by_two_ways: "next = 16" => "next = { accessor = \"f\", global = \"g\" }";
+    a_step_in_a_process_that_nothing_proves: "[completed]" => "[[sessions.progress]]\nwhen = 1\ndone = 1\ntotal = 2\nown_process = true\n\n[completed]";
+    a_note_of_a_name_that_is_taken: "[completed]" => "[[sessions.note]]\nname = \"old\"\nvalue = 1\nleast = 1\nsays = \"a\"\n\n[[sessions.note]]\nname = \"old\"\nvalue = 1\nleast = 1\nsays = \"b\"\n\n[completed]";
+    an_end_without_a_time: "[completed]" => "[[sessions.note]]\nname = \"old\"\nvalue = 1\nleast = 1\nsays = \"a\"\nend_above = 5\n\n[completed]";
+    an_end_where_no_transaction_has_an_age: "[completed]" => "[[sessions.note]]\nname = \"old\"\nvalue = 1\nleast = 1\nsays = \"a\"\nend_above = 5\nend_after = \"1h\"\n\n[completed]";
+    an_end_for_less_than_is_told: "[completed]" => "[[sessions.note]]\nname = \"old\"\nvalue = 1\nleast = 10\nsays = \"a\"\nend_above = 5\nend_after = \"1h\"\n\n[completed]";
     a_step_that_goes_back: "[completed]" => "[[sessions.progress]]\nwhen = 1\ndone = 1\ntotal = 2\nfrom = 0.5\nto = 0.4\n\n[completed]";
     a_queue_without_holders: "[walk.granted]" => "[walk.queued]";
 

@@ -154,6 +154,10 @@ impl Lookup for Without {
         self.symbol(function).map(|_| 0x100 * i64::from(nth + 1))
     }
 
+    fn global(&self, function: &str, nth: u32) -> Result<u64, String> {
+        Ok(self.symbol(function)? + 8 * u64::from(nth))
+    }
+
     fn symbol(&self, name: &str) -> Result<u64, String> {
         if self.0.contains(&name) {
             Err("the binary does not export it".to_owned())
@@ -161,6 +165,28 @@ impl Lookup for Without {
             Ok(0x5555_0000)
         }
     }
+}
+
+#[test]
+fn a_variable_without_a_name_is_learned_from_who_reads_it() {
+    let preset = config::load("postgresql").unwrap();
+    let (names, problems) = preset.bindings(&Without(&[]));
+    assert_eq!(problems, []);
+    assert_eq!(names.layout("statuses"), Some(0x5555_0000));
+    let (names, problems) = preset.bindings(&Without(&["pgstat_get_crashed_backend_activity"]));
+    assert_eq!(names.layout("statuses"), None);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+}
+
+#[test]
+fn a_symbol_that_only_the_places_of_orders_need_is_bound_too() {
+    let text = "schema = 1\nname = \"small\"\n[match]\nprograms = [\"small\"]\n[cancel]\ninitiator = \"signal\"\n\
+                [cancel.exact]\nsession = \"pid\"\nrequest = \"u64(symbol(current))\"\nwhen = \"u32(symbol(state)) == 2\"\n\
+                at = [{ symbol = \"work\" }]\nwithin = \"100ms\"\n\
+                [[cancel.rung]]\nname = \"stop\"\ncommand = \"SIGINT\"\nworks = [\"busy\"]\ndeadline = \"1s\"\n";
+    let preset = config::parse("small.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
+    let symbols: Vec<&str> = preset.symbols().into_keys().collect();
+    assert_eq!(symbols, ["current", "state"]);
 }
 
 #[test]

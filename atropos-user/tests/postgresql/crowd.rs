@@ -14,25 +14,22 @@ pub(crate) fn attach(server: &Postgres, trace: &str) -> Agent {
 
 /// The same with another objective.
 pub(crate) fn attach_with(server: &Postgres, trace: &str, slo: &str) -> Agent {
+    attach_by(server, Some(trace), &["--slo", slo, "--enforce"])
+}
+
+/// The same with arguments of one's own, which say what is too slow and what it may do.
+pub(crate) fn attach_by(server: &Postgres, trace: Option<&str>, more: &[&str]) -> Agent {
     let (pid, socket) = (server.pid.to_string(), server.socket.display().to_string());
-    let mut arguments = vec![
-        "--pid",
-        &pid,
-        "--socket",
-        &socket,
-        "--user",
-        "postgres",
-        "--slo",
-        slo,
-        "--enforce",
-    ];
-    let file = format!(
-        "{}/../presets/postgresql/traces/{trace}.rec",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    if std::env::var_os("ATROPOS_RECORD_TRACES").is_some() {
-        let _ = std::fs::remove_file(&file);
-        arguments.extend(["--record", &file]);
+    let mut arguments = vec!["--pid", &pid, "--socket", &socket, "--user", "postgres"];
+    arguments.extend(more);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../presets/postgresql/traces");
+    let recorded = std::env::var_os("ATROPOS_RECORD_TRACES").is_some();
+    let file = trace
+        .filter(|_| recorded)
+        .map(|trace| format!("{folder}/{trace}.rec"));
+    if let Some(file) = &file {
+        let _ = std::fs::remove_file(file);
+        arguments.extend(["--record", file]);
     }
     let mut agent = Agent::start(&arguments);
     agent.wait_for("attached", |line| line["event"] == "attached");

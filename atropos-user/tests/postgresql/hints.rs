@@ -1,6 +1,6 @@
 //! Who wakes whom, where the holders are not seen.
 
-use crate::agent::Agent;
+use crate::crowd::attach_by;
 use crate::scene::{server, starts, terminated};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -13,21 +13,13 @@ async fn who_wakes_those_that_wait_within_the_server_is_told_as_a_hint_and_nobod
     }
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("audit.jsonl");
-    let (pid, socket) = (server.pid.to_string(), server.socket.display().to_string());
     // Every statement is above that: the agent watches closely all the time.
-    let mut agent = Agent::start(&[
-        "--pid",
-        &pid,
-        "--socket",
-        &socket,
-        "--user",
-        "postgres",
-        "--slo",
-        "p99=1us",
-        "--enforce",
-        "--audit",
-        audit.to_str().unwrap(),
-    ]);
+    let arguments = ["--slo", "p99=1us", "--enforce", "--audit"];
+    let mut agent = attach_by(
+        &server,
+        None,
+        &[&arguments[..], &[audit.to_str().unwrap()]].concat(),
+    );
     let line = agent.wait_for("hint", |line| line["effect"]["hints"].is_object());
     let hint = &line["effect"]["hints"]["hints"][0];
     assert_eq!(hint["evidence"], "inference");

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use atropos::agent::resolve::Resolved;
 use atropos::agent::why::{Report, look};
-use atropos::engine::input::SessionState;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
 use crate::common::postgresql::Postgres;
 use crate::common::{Deadline, clock_ns, wait_for};
-use crate::scene::{forgotten, looks, preset, resolve, row, server, starts, terminated, waiting};
+use crate::scene::{
+    forgotten, looks, preset, resolve, row, server, starts, state, terminated, waiting,
+};
 
 /// Sessions that wait for something of a resource that nobody can be told to hold.
 fn unowned(report: &Report, resource: &str) -> BTreeMap<String, usize> {
@@ -18,15 +18,6 @@ fn unowned(report: &Report, resource: &str) -> BTreeMap<String, usize> {
     waits
         .map(|one| (one.instance.clone(), one.sessions))
         .collect()
-}
-
-/// The session as the engine would be told of it.
-fn state(resolved: &Resolved, pid: u64) -> SessionState {
-    let mut watcher = resolved.watcher().unwrap();
-    wait_for(&format!("a look at session {pid}"), || {
-        let view = watcher.look(&resolved.memory, clock_ns(), &[]);
-        view.sessions.into_iter().find(|state| state.id == pid)
-    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,6 +17,8 @@ mod at_work;
 #[cfg(feature = "ebpf")]
 mod buffers;
 #[cfg(feature = "ebpf")]
+mod check;
+#[cfg(feature = "ebpf")]
 mod churn;
 mod classes;
 #[cfg(feature = "ebpf")]
@@ -33,15 +35,19 @@ mod inside;
 #[cfg(feature = "ebpf")]
 mod left_alone;
 #[cfg(feature = "ebpf")]
+mod limit;
+#[cfg(feature = "ebpf")]
 mod memory;
 #[cfg(feature = "ebpf")]
 mod on_cpu;
 mod orders;
 #[cfg(feature = "ebpf")]
 mod probed;
+mod progress;
 mod reads;
 #[cfg(feature = "ebpf")]
 mod run;
 mod scene;
 mod shift;
+mod version;
 mod why;

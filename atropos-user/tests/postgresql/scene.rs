@@ -3,7 +3,7 @@
 use atropos::agent::resolve::Resolved;
 use atropos::agent::why::{Report, look};
 use atropos::config::{self, Preset};
-use atropos::engine::input::BlockKind;
+use atropos::engine::input::{BlockKind, SessionState};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, Row};
@@ -32,6 +32,15 @@ pub(crate) async fn with_tables(server: Postgres) -> Postgres {
 /// The preset as it ships.
 pub(crate) fn preset() -> Preset {
     config::load("postgresql").unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// The session as the engine would be told of it.
+pub(crate) fn state(resolved: &Resolved, pid: u64) -> SessionState {
+    let mut watcher = resolved.watcher().unwrap();
+    wait_for(&format!("a look at session {pid}"), || {
+        let view = watcher.look(&resolved.memory, clock_ns(), &[]);
+        view.sessions.into_iter().find(|state| state.id == pid)
+    })
 }
 
 /// Looks until so many sessions wait.

@@ -5,6 +5,7 @@ use atropos::agent::resolve::Resolved;
 use atropos::config;
 use atropos::target::Process;
 
+use crate::progress::OWN;
 use crate::scene::{edges, forgotten, preset, resolve, server, starts, waiting};
 
 /// What no edge depends on. A wrong start of the statement makes an order miss, since the server compares it; a wrong
@@ -56,6 +57,8 @@ async fn a_wrong_number_blinds_and_never_misleads() {
     for (number, value) in layout
         .lines()
         .filter_map(|line| line.split('#').next()?.split_once(" = "))
+        // What lies in the backends' own memory has a test of its own.
+        .filter(|(number, _)| !OWN.contains(number))
     {
         for by in [8, -8, 4, -4] {
             let text = format!(

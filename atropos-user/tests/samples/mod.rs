@@ -7,9 +7,9 @@
 )]
 
 use atropos::engine::input::{
-    Activity, Blind, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey,
-    InstanceName, Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey,
-    SessionState, SessionUsage, Snapshot, Tick, Unseen, Usage, Wait, WakeUp, Woken,
+    Activity, Beyond, Blind, BlockKind, Blocker, Event, EventKind, Evidence, Excess, Input,
+    InstanceKey, InstanceName, Lost, OrderReport, OrderResult, RequestStats, ResourceId,
+    SessionKey, SessionState, SessionUsage, Snapshot, Tick, Unseen, Usage, Wait, WakeUp, Woken,
 };
 use atropos::engine::record::{
     Assessment, Candidate, Decision, Gain, HeldInstance, Hint, Order, PassedOver, Task, Trigger,
@@ -214,6 +214,7 @@ pub fn every_kind_of_input() -> Vec<Input> {
         covered_ns: 100_000_000,
         wakes: vec![wake_up(None), wake_up(Some(SessionKey(2)))],
     }));
+    inputs.push(excess());
     inputs
 }
 
@@ -226,6 +227,21 @@ fn every_result() -> [OrderResult; 6] {
         OrderResult::Unknown("no answer".into()),
         OrderResult::Unsent("not connected".into()),
     ]
+}
+
+fn excess() -> Input {
+    Input::Excess(Excess {
+        at_ns: 14,
+        sessions: vec![Beyond {
+            session: SessionKey(2),
+            limit: "old_snapshot".into(),
+            value: 2_000_001,
+            most: 2_000_000,
+            may_end: true,
+            open_ns: 3_600_000_000_000,
+            longest_ns: 1_800_000_000_000,
+        }],
+    })
 }
 
 fn snapshot(evidence: Evidence) -> Input {
@@ -395,5 +411,6 @@ pub fn decision() -> Decision {
         summary: "session 42 holds table shop.orders".into(),
         group: None,
         hints: vec![hint()],
+        limit: None,
     }
 }

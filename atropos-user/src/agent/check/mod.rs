@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::clock;
 use super::resolve::{Place, Resolved};
-use crate::config::{Initiator, Location, Preset};
+use crate::config::{Exact, Initiator, Location, Preset};
 use crate::elf::Cost;
 use crate::engine::record::Level;
 use crate::governor::{Costs, Standing};
@@ -154,6 +154,39 @@ pub struct InitiatorReport {
     pub rungs: Vec<String>,
     /// What came of trying it on an own idle session; nothing if it was not tried.
     pub permission: Option<Result<(), String>>,
+    /// Where a session's own thread finds an order; nothing if the preset has no such way.
+    pub exact: Option<ExactReport>,
+}
+
+/// Where a session's own thread finds an order.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExactReport {
+    /// How long an order waits to be found, milliseconds.
+    pub within_ms: f64,
+    /// The places, all of those that the process has.
+    pub places: Vec<OrderPlace>,
+}
+
+/// A place where a thread finds an order.
+#[derive(Clone, Debug, Serialize)]
+pub struct OrderPlace {
+    /// As the preset names it.
+    pub name: String,
+    /// Where it lies; nothing without a process.
+    pub place: Option<Result<PlaceReport, Vec<String>>>,
+}
+
+impl ExactReport {
+    fn of(exact: &Exact) -> Self {
+        let place = |probe: &crate::config::Probe| OrderPlace {
+            name: probe.name.value.clone(),
+            place: None,
+        };
+        Self {
+            within_ms: exact.within.as_secs_f64() * 1e3,
+            places: exact.places.iter().map(place).collect(),
+        }
+    }
 }
 
 impl Report {
@@ -211,6 +244,7 @@ impl Report {
                 },
                 rungs: rungs(cancel),
                 permission: None,
+                exact: cancel.exact.as_ref().map(ExactReport::of),
             }),
         }
     }
@@ -220,6 +254,11 @@ impl Report {
         let mut report = Self::of_preset(&resolved.preset);
         for (probe, found) in report.probes.iter_mut().zip(&resolved.probes) {
             probe.place = Some(found.place.as_ref().map(place).map_err(Clone::clone));
+        }
+        let exact = report.initiator.as_mut().and_then(|one| one.exact.as_mut());
+        let order_places = exact.into_iter().flat_map(|exact| &mut exact.places);
+        for (one, found) in order_places.zip(&resolved.order_places) {
+            one.place = Some(found.as_ref().map(place).map_err(Clone::clone));
         }
         report.unlearned = resolved.unlearned.iter().map(ToString::to_string).collect();
         report.walk(resolved);

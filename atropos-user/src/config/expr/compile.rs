@@ -138,6 +138,9 @@ impl Chain<'_> {
             Part::Variable { base: None, .. } => {
                 Err(format!("a probe knows only {}", PROBE_VARIABLES.join(", ")))
             }
+            Part::Load(Width::F64, _) => {
+                Err("at a probe floating-point numbers cannot be read".to_owned())
+            }
             Part::Load(width, address) => {
                 self.follow(address)?;
                 self.is_whole()?;

@@ -47,6 +47,8 @@ fn load(width: Width, address: u64, memory: &dyn Memory) -> Result<u64, Fault> {
     let value = u64::from_le_bytes(bytes);
     Ok(match width {
         Width::I32 => i64::from((value as u32).cast_signed()).cast_unsigned(),
+        // What is below zero, or no number at all, is 0; what is too large is the largest.
+        Width::F64 => f64::from_bits(value) as u64,
         _ => value,
     })
 }

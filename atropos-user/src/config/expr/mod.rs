@@ -83,16 +83,19 @@ pub(crate) enum Width {
     U32,
     U64,
     I32,
+    /// A floating-point number, cut to the whole number below it.
+    F64,
 }
 
 impl Width {
     /// Every sized load with its name in the grammar.
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("u8", Self::U8),
         ("u16", Self::U16),
         ("u32", Self::U32),
         ("u64", Self::U64),
         ("i32", Self::I32),
+        ("f64", Self::F64),
     ];
 
     /// Bytes that the load reads.
@@ -101,7 +104,7 @@ impl Width {
             Self::U8 => 1,
             Self::U16 => 2,
             Self::U32 | Self::I32 => 4,
-            Self::U64 => 8,
+            Self::U64 | Self::F64 => 8,
         }
     }
 }

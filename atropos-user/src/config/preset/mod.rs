@@ -18,7 +18,7 @@ use crate::engine::record::Level;
 use crate::engine::settings::{Class, Kind, Rerun, Tuning};
 use crate::governor::Budget;
 
-pub use sessions::{Note, SessionClock, Sessions, Step};
+pub use sessions::{Note, NoteEnd, SessionClock, Sessions, Step};
 pub use walk::{Conflict, Label, List, Walk};
 
 /// An expression and where it was written.
@@ -72,6 +72,17 @@ pub struct Match {
     pub forks: bool,
     /// It tells of its sessions and resources by marks of its own; nothing is read out of its memory.
     pub marks: bool,
+    /// Which versions of it the preset is right for.
+    pub version: Option<Version>,
+}
+
+/// How an application tells its version, and which ones a preset is right for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// A file in the process's working directory: its first line is the version.
+    pub file: String,
+    /// The versions.
+    pub known: Vec<String>,
 }
 
 /// A number that depends on the build.
@@ -93,6 +104,13 @@ pub enum LayoutValue {
         /// Symbol of the function.
         function: String,
         /// Which displacement.
+        nth: u32,
+    },
+    /// The address of the variable that the `nth` load (from 0) at the beginning of a function reads.
+    Global {
+        /// Symbol of the function.
+        function: String,
+        /// Which load.
         nth: u32,
     },
     /// Another entry plus a constant.

@@ -39,6 +39,8 @@ pub struct Sessions {
     pub explicit_locks: Option<Formula>,
     /// Start of the current or last request, microseconds of [`Self::clock`].
     pub started_us: Option<Formula>,
+    /// Start of the transaction that is open, microseconds of [`Self::clock`]; 0 if none is.
+    pub transaction_us: Option<Formula>,
     /// End of the last request, microseconds of [`Self::clock`].
     pub ended_us: Option<Formula>,
     /// The start again, in seconds since 1970: a check of the times.
@@ -95,15 +97,38 @@ pub struct Step {
     pub from: f64,
     /// Share of the request's work that is done at its end, above `from`.
     pub to: f64,
+    /// The whole is a guess, made before the work began.
+    pub is_estimate: bool,
+    /// Everything but `when` is read in the memory of the process that is the session's thread.
+    pub own_process: bool,
+    /// Variables of `done`, `total` and `checks`, each from the session's and those before it.
+    pub lets: Vec<(String, Formula)>,
+    /// Each must be true, or nothing is told.
+    pub checks: Vec<Formula>,
 }
 
 /// Something worth telling of whichever session has most of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
+    /// Its name.
+    pub name: String,
     /// How much.
     pub value: Formula,
     /// Less than this is not worth telling.
     pub least: u64,
     /// The sentence; `{value}` stands for the number.
     pub says: String,
+    /// From when on a session is ended for it; never without it.
+    pub end: Option<NoteEnd>,
+}
+
+/// From when on a session is ended for what a note tells of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoteEnd {
+    /// Whether it may be ended for it at all; every session may without it.
+    pub may_end: Option<Formula>,
+    /// The value must be above this.
+    pub above: u64,
+    /// The transaction must have been open for longer than this, nanoseconds.
+    pub after_ns: u64,
 }

@@ -90,23 +90,28 @@ fn layout_entry(entry: &Entry, root: &Fields<'_>) -> Option<LayoutEntry> {
 }
 
 /// How an entry can be written.
-const FORMS: &str =
-    "write a number, `{ accessor = \"function\", nth = 0 }` or `{ after = \"name\", add = 8 }`";
+const FORMS: &str = "write a number, `{ accessor = \"function\", nth = 0 }`, `{ global = \"function\" }` or `{ after = \"name\", add = 8 }`";
 
 /// An entry that is worked out.
 fn computed(fields: &Fields<'_>) -> Option<LayoutValue> {
-    let (accessor, after) = (fields.text("accessor"), fields.text("after"));
-    match (accessor, after, fields.entry("nth"), fields.entry("add")) {
-        (Some(function), None, _, None) => {
-            let nth = fields
-                .entry("nth")
-                .map_or(Some(0), |_| fields.integer("nth", 0, 15))?;
-            Some(LayoutValue::Accessor {
-                function: function.value,
-                nth: u32::try_from(nth).ok()?,
-            })
-        }
-        (None, Some(name), None, _) => {
+    let (accessor, global) = (fields.text("accessor"), fields.text("global"));
+    let functions = (accessor, global, fields.text("after"));
+    let nth = || {
+        let nth = fields
+            .entry("nth")
+            .map_or(Some(0), |_| fields.integer("nth", 0, 15))?;
+        u32::try_from(nth).ok()
+    };
+    match (functions, fields.entry("nth"), fields.entry("add")) {
+        ((Some(function), None, None), _, None) => Some(LayoutValue::Accessor {
+            function: function.value,
+            nth: nth()?,
+        }),
+        ((None, Some(function), None), _, None) => Some(LayoutValue::Global {
+            function: function.value,
+            nth: nth()?,
+        }),
+        ((None, None, Some(name)), None, _) => {
             let add = fields.entry("add").map_or(Some(0), |_| {
                 fields.integer("add", i64::from(i32::MIN), i64::from(i32::MAX))
             })?;

@@ -3,6 +3,7 @@
 
 mod decide;
 mod exact;
+mod facts;
 mod layout;
 mod places;
 mod probes;
@@ -11,7 +12,7 @@ mod tasks;
 mod walks;
 
 use super::fields::Fields;
-use super::preset::{Match, Preset, Resource};
+use super::preset::{Match, Preset, Resource, Version};
 use super::problem::{Problem, Report};
 use super::schema;
 use super::scope::Scope;
@@ -141,7 +142,26 @@ fn matching(fields: &Fields<'_>) -> Match {
         symbols: fields.texts("symbols"),
         forks: fields.flag("forks", false),
         marks: fields.flag("marks", false),
+        version: version(fields),
     }
+}
+
+/// `[match.version]`.
+fn version(fields: &Fields<'_>) -> Option<Version> {
+    let version = fields.table("version", &schema::VERSION)?;
+    let (file, known) = (version.text("file"), version.texts("known"));
+    let file = file?.value;
+    if file.contains('/') {
+        version.wrong(
+            "file",
+            format!("`{file}` is a path"),
+            "write the name of a file in the directory that the process works in",
+        );
+    }
+    Some(Version {
+        file,
+        known: known.into_iter().map(|known| known.value).collect(),
+    })
 }
 
 /// `[[resource]]`: name and kind as far as they could be read, and the whole if all of it could.

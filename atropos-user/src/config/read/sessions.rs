@@ -1,10 +1,11 @@
 //! `[sessions]`, and texts in the target's memory.
 
 use super::super::fields::Fields;
-use super::super::preset::{Note, SessionClock, Sessions, Step, TextAt};
+use super::super::preset::{SessionClock, Sessions, TextAt};
 use super::super::problem::Problem;
 use super::super::schema;
 use super::super::scope::Scope;
+use super::facts::{notes, steps};
 use super::walks::{let_entries, read_lets};
 use super::{Context, MAX_LIST, variable};
 
@@ -60,6 +61,7 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Sessions>
         in_transaction: one("in_transaction"),
         explicit_locks: one("explicit_locks"),
         started_us: one("started_us"),
+        transaction_us: one("transaction_us"),
         ended_us: one("ended_us"),
         started_epoch_s: one("started_epoch_s"),
         times: fields.formulas("times", &scope),
@@ -79,59 +81,6 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Sessions>
         busy: busy?,
     };
     Some(rest)
-}
-
-/// Reads `[[sessions.progress]]`.
-fn steps(fields: &Fields<'_>, scope: &Scope<'_>) -> Vec<Step> {
-    let read = |step: &Fields<'_>| {
-        let share = |key, default| match step.entry(key) {
-            Some(_) => step.number(key),
-            None => Some(default),
-        };
-        let (when, done, total) = (
-            step.formula("when", scope),
-            step.formula("done", scope),
-            step.formula("total", scope),
-        );
-        let (from, to) = (share("from", 0.0)?, share("to", 1.0)?);
-        if !(0.0 <= from && from < to && to <= 1.0) {
-            let key = if step.entry("to").is_some() {
-                "to"
-            } else {
-                "from"
-            };
-            step.wrong(
-                key,
-                format!("this step goes from {from} to {to}"),
-                "both are shares of the whole work, 0 to 1, and `from` is below `to`",
-            );
-        }
-        Some(Step {
-            when: when?,
-            done: done?,
-            total: total?,
-            from,
-            to,
-        })
-    };
-    let steps = fields.tables("progress", &schema::STEP);
-    steps.iter().filter_map(read).collect()
-}
-
-/// Reads `[[sessions.note]]`.
-fn notes(fields: &Fields<'_>, scope: &Scope<'_>) -> Vec<Note> {
-    let read = |note: &Fields<'_>| {
-        let value = note.formula("value", scope);
-        let least = note.integer("least", 1, i64::MAX);
-        let says = note.text("says");
-        Some(Note {
-            value: value?,
-            least: u64::try_from(least?).ok()?,
-            says: says?.value,
-        })
-    };
-    let notes = fields.tables("note", &schema::NOTE);
-    notes.iter().filter_map(read).collect()
 }
 
 /// Reads `{ at, length, parts, index, names }`.
