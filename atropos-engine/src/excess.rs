@@ -137,7 +137,7 @@ impl Engine {
             let Some((beyond, what)) = most_urgent(&judged) else {
                 continue;
             };
-            let Some(state) = self.state_of(beyond.session) else {
+            let Some(state) = self.ledger.state(beyond.session).cloned() else {
                 continue;
             };
             let settled = Settled {
@@ -160,21 +160,17 @@ impl Engine {
         }
     }
 
-    fn state_of(&self, session: SessionKey) -> Option<SessionState> {
-        self.ledger.sessions.get(&session)?.state.clone()
-    }
-
     fn verdict(&self, beyond: &Beyond) -> Verdict {
         if !self.excesses.is_confirmed(beyond, &self.settings.tuning) {
             return Verdict::Stays;
         }
-        let Some(state) = self.state_of(beyond.session) else {
+        let Some(state) = self.ledger.state(beyond.session) else {
             return Verdict::Stays;
         };
-        if self.excesses.is_settled(&state) {
+        if self.excesses.is_settled(state) {
             return Verdict::Stays;
         }
-        match self.rung_beyond(&state) {
+        match self.rung_beyond(state) {
             Ok(rung) => Verdict::Ends(rung),
             Err(reason) if passes_by_itself(&reason) => Verdict::Stays,
             Err(reason) => Verdict::Spared(reason),

@@ -7,7 +7,8 @@
 //! An input changes the ledger (what is known of the target). A tick then asks, in this order: who is to blame for lost
 //! time (`blame`); is the objective broken (`detector`); does a contended resource explain it (`estimator`); what would
 //! ending each task free (`gain`); which of them may be ended (`guard`) and which is best (`policy`); and what became of
-//! the order before (`pacing`). Apart from all that a session may be beyond a limit that the user has set (`excess`). What holds throughout:
+//! the order before (`pacing`). Apart from all that a session may be beyond a limit that the user has set (`excess`). What
+//! holds throughout:
 //! - Nothing is decided while an order is in flight, and nothing is cancelled on incomplete evidence.
 //! - A task that is in nobody's way cannot be a candidate, unless it is beyond a limit that the user has set.
 //! - A hold or wait leads to the same decision whether events or snapshots told of it.

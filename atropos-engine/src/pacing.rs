@@ -351,7 +351,7 @@ impl Flying {
 
 /// What names the transaction that a session is in: its number and since when that is open.
 fn transaction(ledger: &Ledger, session: SessionKey) -> Option<(u64, Option<u64>)> {
-    let state = ledger.sessions.get(&session)?.state.as_ref()?;
+    let state = ledger.state(session)?;
     Some((state.id, state.transaction_since_ns))
 }
 

@@ -15,6 +15,7 @@ use crate::engine::input::{Activity, BlockKind, Input, RequestStats, ResourceId,
 use crate::engine::record::{Candidate, Task};
 use crate::engine::settings::{Mode, Slo, SloLimit};
 use crate::engine::{Engine, Survey};
+use crate::target::BlockingLock;
 use crate::target::glibc::LockOwner;
 
 /// Version of the JSON form.
@@ -168,6 +169,8 @@ pub struct MutexWait {
 /// When the sessions cannot be listed at all.
 pub fn look(resolved: &Resolved) -> Result<Report> {
     let begun_ns = clock::monotonic_ns();
+    // Before the sessions: whoever is blocked now is at work when those are read, unless it has gone on.
+    let blocked = blocked(resolved);
     let mut watcher = resolved.watcher()?;
     let mut view = watcher.look(&resolved.memory, begun_ns, &[]);
     for _ in 1..LOOKS {
@@ -193,7 +196,7 @@ pub fn look(resolved: &Resolved) -> Result<Report> {
         notes: notes(resolved, &view, &watcher, now_ns),
         slots: view.slots,
         summary: summary(&view, &candidates),
-        mutexes: mutexes(resolved, &view),
+        mutexes: mutexes(resolved, &view, blocked),
         unseen: unseen(resolved, &view, &watcher),
         roots,
         candidates,
@@ -341,8 +344,18 @@ fn name(resolved: &Resolved, resource: ResourceId) -> &str {
         .map_or("?", |resource| resource.name.value.as_str())
 }
 
-/// Threads that wait for a mutex or rwlock of the C library.
-fn mutexes(resolved: &Resolved, view: &View) -> Vec<MutexWait> {
+/// Threads that wait for a mutex or rwlock of the C library, each with what blocks it.
+fn blocked(resolved: &Resolved) -> Vec<(u32, BlockingLock)> {
+    let threads = resolved.process.thread_ids().unwrap_or_default();
+    let with_lock = |thread: u32| {
+        let lock = resolved.process.lock_that_blocks(thread, &resolved.memory);
+        Some((thread, lock.ok()??))
+    };
+    threads.into_iter().filter_map(with_lock).collect()
+}
+
+/// The same with the sessions of who waits and of who owns.
+fn mutexes(resolved: &Resolved, view: &View, blocked: Vec<(u32, BlockingLock)>) -> Vec<MutexWait> {
     let session_of = |tid: u32| {
         let thread = resolved.process.theirs(tid)?;
         view.sessions
@@ -350,30 +363,20 @@ fn mutexes(resolved: &Resolved, view: &View) -> Vec<MutexWait> {
             .find(|s| s.thread == thread && thread != 0)
             .map(|s| s.id)
     };
-    let threads = resolved.process.thread_ids().unwrap_or_default();
-    let wait = |thread: u32| {
-        let blocking = resolved
-            .process
-            .lock_that_blocks(thread, &resolved.memory)
-            .ok()??;
-        let lock = match blocking.lock {
+    let wait = |(thread, blocking): (u32, BlockingLock)| MutexWait {
+        thread,
+        session: session_of(thread),
+        lock: match blocking.lock {
             LockOwner::Mutex { address, .. } => format!("mutex {address:#x}"),
             LockOwner::RwLockWriter { address, .. } => format!("rwlock {address:#x}"),
             LockOwner::RwLockReaders { address, .. } => {
                 format!("rwlock {address:#x}, held by readers")
             }
-        };
-        let owner_thread = blocking.owner_tid;
-        let owner_session = owner_thread.and_then(session_of);
-        Some(MutexWait {
-            thread,
-            session: session_of(thread),
-            lock,
-            owner_thread,
-            owner_session,
-        })
+        },
+        owner_thread: blocking.owner_tid,
+        owner_session: blocking.owner_tid.and_then(session_of),
     };
-    threads.into_iter().filter_map(wait).collect()
+    blocked.into_iter().map(wait).collect()
 }
 
 /// What could not be seen, in sentences.

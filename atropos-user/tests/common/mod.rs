@@ -143,3 +143,16 @@ pub fn clock_ns() -> u64 {
 pub fn boot_ns() -> u64 {
     clock_ns() + atropos::agent::clock::boot_minus_monotonic_ns()
 }
+
+/// A preset that extends this one with room for every probe, and the folder that it lies in. A server that sleeps where others
+/// work uses so little of the processor that probes take a large share of it.
+pub fn roomy(extends: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("roomy.toml");
+    let text = format!(
+        "schema = 1\nname = \"roomy\"\nextends = \"{extends}\"\n[budget]\ncalm = \"90%\"\nsuspect = \"90%\"\n"
+    );
+    std::fs::write(&file, text).expect("a file");
+    let path = file.to_str().expect("a name").to_owned();
+    (folder, path)
+}

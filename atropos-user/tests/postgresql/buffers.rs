@@ -13,9 +13,10 @@ use atropos::engine::input::{Input, SessionState};
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
 
+use crate::agent::Agent;
 use crate::common::postgresql::Postgres;
-use crate::common::{Deadline, clock_ns, eventually};
-use crate::crowd::attach_with;
+use crate::common::{Deadline, clock_ns, eventually, roomy};
+use crate::crowd::attach_by;
 use crate::probed::everything;
 use crate::scene::is_alive;
 
@@ -53,6 +54,13 @@ async fn server() -> Option<Postgres> {
         .await;
     server.slow_down();
     Some(server)
+}
+
+/// An agent that may end sessions. What the probes may cost is no matter here: the server mostly waits for its disk.
+fn attach(server: &Postgres, trace: &str) -> Agent {
+    let (_folder, preset) = roomy("postgresql");
+    let arguments = ["--preset", &preset, "--slo", "p99=1ms", "--enforce"];
+    attach_by(server, Some(trace), &arguments)
 }
 
 /// People who read over and over.
@@ -250,7 +258,7 @@ async fn a_sweep_of_the_buffer_pool_is_cancelled_and_no_reader_is() {
     let Some(server) = server().await else { return };
     let readers = Readers::own(&server).await;
     readers.get_on(2).await;
-    let mut agent = attach_with(&server, "buffers_swept", "p99=1ms");
+    let mut agent = attach(&server, "buffers_swept");
     let (client, sweep) = server.connect().await;
     let client = Arc::new(client);
     let running = begins(Arc::clone(&client), SWEEP);
@@ -277,7 +285,7 @@ async fn a_sweep_of_the_buffer_pool_is_cancelled_and_no_reader_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_equal_readers_who_want_more_than_there_is_room_for_nobody_is_ended() {
     let Some(server) = server().await else { return };
-    let mut agent = attach_with(&server, "left_alone_equal_readers", "p99=1ms");
+    let mut agent = attach(&server, "left_alone_equal_readers");
     let statement = |reader: usize| {
         format!(
             "select sum(length(pad)) from big where id = any(array(select {} + (random() * 900)::int from generate_series(1, 30)))",
@@ -299,7 +307,7 @@ async fn a_protected_statement_that_sweeps_the_buffer_pool_is_named_and_left_alo
     let Some(server) = server().await else { return };
     let readers = Readers::own(&server).await;
     readers.get_on(2).await;
-    let mut agent = attach_with(&server, "left_alone_buffers_ddl", "p99=1ms");
+    let mut agent = attach(&server, "left_alone_buffers_ddl");
     let (client, copy) = server.connect().await;
     let client = Arc::new(client);
     client

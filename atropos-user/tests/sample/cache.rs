@@ -12,7 +12,7 @@ use atropos::engine::record::Level;
 use usdt_probes::server::Server;
 
 use crate::agent::Agent;
-use crate::common::{clock_ns, wait_for};
+use crate::common::{clock_ns, roomy, wait_for};
 use crate::scene::{person, resolve};
 
 /// Values that the cache has room for.
@@ -83,14 +83,9 @@ fn own(reader: u64, _: u64) -> u64 {
 /// An agent with a preset that extends this one. The server spends what it takes asleep, so that of its processor time probes
 /// take a large share: what they may take is no matter here.
 fn attach(server: &Server, extends: &str) -> Agent {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("roomy.toml");
-    let text = format!(
-        "schema = 1\nname = \"roomy\"\nextends = \"{extends}\"\n[budget]\ncalm = \"90%\"\nsuspect = \"90%\"\n"
-    );
-    std::fs::write(&file, text).unwrap();
-    let (pid, file) = (server.pid().to_string(), file.to_str().unwrap());
-    let arguments = ["--pid", &pid, "--preset", file, "--slo", "p99=10ms"];
+    let (_folder, file) = roomy(extends);
+    let pid = server.pid().to_string();
+    let arguments = ["--pid", &pid, "--preset", &file, "--slo", "p99=10ms"];
     let mut agent = Agent::start(&[&arguments[..], &["--enforce"]].concat());
     agent.wait_for("attached", |line| line["event"] == "attached");
     agent

@@ -1,6 +1,6 @@
 //! `bench soak`: an hour at 70 % of what the server can, in enforce mode. Nobody may be ended, nothing lost, nothing may grow.
 //!
-//! Both servers are soaked at the same time. `cargo xtask test` runs a minute of it.
+//! Both servers are soaked at the same time. `cargo xtask test` runs two minutes of it.
 
 use std::fs;
 use std::path::Path;
@@ -86,10 +86,10 @@ pub(crate) fn lacks() -> Option<String> {
         .map(|error| format!("{error:#}"))
 }
 
-/// One minute at both servers.
+/// Two minutes at both servers.
 pub(crate) fn brief() -> Result<()> {
     let binary = build(false)?;
-    let soaks = soak(&[Kind::Mariadb, Kind::Postgresql], &binary, 1)?;
+    let soaks = soak(&[Kind::Mariadb, Kind::Postgresql], &binary, 2)?;
     println!("{}", markdown(&soaks));
     judge(&soaks)
 }
