@@ -1,9 +1,9 @@
-//! The kernel half of Atropos: five programs that know mechanisms and operations, never applications.
+//! The kernel half of Atropos: six programs that know mechanisms and operations, never applications.
 //!
 //! [`site`] runs at every probed address; the cookie names the [`SiteSpec`](atropos_common::site::SiteSpec) that says what
 //! passing it means. [`order`] runs only where and while an order waits for the thread that passes, [`waking`] only while
-//! somebody asks who wakes whom. [`task_exit`] and [`task_new`] keep the set of watched processes true. No program loops over
-//! anything but a constant, allocates, or touches a process that is not in `SCOPE`.
+//! somebody asks who wakes whom. [`task_exit`] and [`task_new`] keep the set of watched processes true. [`nothing`] is what the
+//! others are measured by. No program loops over anything but a constant, allocates, or touches a process that is not in `SCOPE`.
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
@@ -48,6 +48,10 @@ fn site(ctx: ProbeContext) {
 fn order(ctx: ProbeContext) {
     let _ = orders::find(&ctx);
 }
+
+/// What a probe costs by itself, for a benchmark; the agent never loads it.
+#[uprobe]
+fn nothing(_ctx: ProbeContext) {}
 
 /// `sched_process_exit`: a thread is about to go; `current` is that thread.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]

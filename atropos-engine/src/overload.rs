@@ -12,7 +12,7 @@ pub(super) struct Overload {
     suspect: bool,
     /// The latest sign of trouble.
     sign_ns: u64,
-    /// Ticks in a row that showed overload.
+    /// Ticks that showed overload since the objective was last met.
     ticks_over: u32,
     /// The latest tick that showed overload.
     over_ns: u64,
@@ -74,6 +74,10 @@ impl Engine {
     ) -> bool {
         let now_ns = self.ledger.now_ns;
         if !reading.over {
+            // Requests that are shorter than a tick are in flight at some ticks and at others are not.
+            if !reading.breached {
+                self.overload.ticks_over = 0;
+            }
             self.watch_end(out);
             return false;
         }
@@ -116,7 +120,6 @@ impl Engine {
     /// The overload is over when no tick has shown it for a window.
     fn watch_end(&mut self, out: &mut Vec<Effect>) {
         let (now_ns, window_ns) = (self.ledger.now_ns, self.settings.tuning.window_ns);
-        self.overload.ticks_over = 0;
         if self.overload.state.is_some()
             && now_ns.saturating_sub(self.overload.over_ns) >= window_ns
         {

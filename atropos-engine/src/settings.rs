@@ -128,7 +128,7 @@ pub struct Tuning {
     pub suspect_wait_share: f64,
     /// Quiet time before it calms down again. 2 s.
     pub calm_after_ns: u64,
-    /// Consecutive ticks that must show overload before anything is chosen. 2: one tick can be a torn view.
+    /// Ticks that must show overload, the objective broken all the while, before anything is chosen. 2: one tick can be a torn view.
     pub confirm_ticks: u32,
     /// Contention level below which a resource is no bottleneck. 0.1.
     pub contention_floor: f64,

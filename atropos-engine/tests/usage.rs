@@ -4,6 +4,7 @@ mod kit;
 
 use std::collections::BTreeSet;
 
+use atropos_common::histogram::bucket_of;
 use atropos_engine::Engine;
 use atropos_engine::input::{
     Activity, Evidence, Input, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey,
@@ -144,4 +145,61 @@ proptest! {
         used_ms[at] = 1000;
         prop_assert_eq!(ended_for_use(&used_ms), BTreeSet::from([at as u64]));
     }
+}
+
+/// Whether a task is ended that sweeps what others need, whose requests of 30 ms are in flight at every `nth` tick, and end in every
+/// one of those that `broken` says.
+fn is_ended_among_short_requests(nth: u64, broken: impl Fn(u64) -> bool) -> bool {
+    let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
+    let busy = |key: u64, since_ms: u64| SessionState {
+        request: 1,
+        principal: "app".to_owned(),
+        ..SessionState::new(SessionKey(key), Activity::Busy, since_ms * MS)
+    };
+    for number in 0..200 {
+        let at_ms = 10_000 + 50 * number;
+        let used = |key: u64, used: u64, lost_ms: u64| SessionUsage {
+            session: SessionKey(key),
+            used,
+            lost_ns: lost_ms * MS,
+            held: 0,
+        };
+        let usage = Usage {
+            at_ns: at_ms * MS,
+            resource: ResourceId(1),
+            covered_ns: 50 * MS,
+            evidence: Evidence::Event,
+            complete: true,
+            sessions: vec![used(1, 100, 0), used(2, 1, 25), used(3, 1, 25)],
+        };
+        engine.handle(&Input::Usage(usage), &mut effects);
+        let mut sessions = vec![busy(1, 9_000)];
+        if number % nth == 0 {
+            sessions.push(busy(2, at_ms - 25));
+        }
+        let completed = u64::from(broken(number));
+        let tick = Tick {
+            at_ns: at_ms * MS,
+            requests: RequestStats {
+                completed: Some(completed),
+                latency: vec![(bucket_of(30 * MS) as u16, completed)],
+                covered_ns: 50 * MS,
+            },
+            sessions,
+            blind: Vec::new(),
+        };
+        engine.handle(&Input::Tick(tick), &mut effects);
+    }
+    let ends = |effect: &Effect| matches!(effect, Effect::Cancel(order) if order.task.id == 1);
+    effects.iter().any(ends)
+}
+
+#[test]
+fn a_sweep_among_requests_that_few_ticks_meet_is_ended() {
+    assert!(is_ended_among_short_requests(3, |_| true));
+}
+
+#[test]
+fn single_ticks_with_a_met_objective_between_them_end_nobody() {
+    assert!(!is_ended_among_short_requests(40, |number| number % 40 == 0));
 }

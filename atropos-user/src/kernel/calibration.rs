@@ -7,12 +7,14 @@ use std::fs;
 use std::hint::black_box;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use atropos_common::op::Op;
 use atropos_common::scope::Scope;
 use atropos_common::site::{ArgSpec, Base, Cond, SiteSpec};
+use serde::Serialize;
 
 use super::loader::Kernel;
+use super::multi::MultiSite;
 use super::site::SiteAt;
 use crate::governor::Costs;
 
@@ -69,6 +71,24 @@ unsafe extern "C" {
 /// A function to pass.
 type Site = extern "C" fn(u64);
 
+/// The sites: what each is called, and what passing it means.
+#[cfg(target_arch = "x86_64")]
+const SITES: [(&str, Site, SiteSpec); 5] = [
+    ("emulated", atropos_site_emulated_idle, NOTHING),
+    ("usdt", atropos_site_usdt, NOTHING),
+    ("stepped", atropos_site_stepped, NOTHING),
+    (
+        "emulated, request booked",
+        atropos_site_emulated_counted,
+        spec(Op::RequestBegin, 0),
+    ),
+    (
+        "emulated, wait sent",
+        atropos_site_emulated_sent,
+        spec(Op::WaitBegin, SiteSpec::EMIT),
+    ),
+];
+
 /// Measures. `cpu_ns` is the CPU time of the calling thread, `now_ns` a clock for how long all of it takes.
 ///
 /// # Errors
@@ -76,24 +96,8 @@ type Site = extern "C" fn(u64);
 #[cfg(target_arch = "x86_64")]
 pub fn calibrate(cpu_ns: fn() -> u64, now_ns: fn() -> u64) -> Result<Costs> {
     let begun_ns = now_ns();
-    let mut kernel = Kernel::load_unheard()?;
-    let all = Scope {
-        flags: 0,
-        reserved: 0,
-    };
-    kernel.watch(std::process::id(), all)?;
-    let sites: [(Site, SiteSpec); 5] = [
-        (atropos_site_emulated_idle, NOTHING),
-        (atropos_site_usdt, NOTHING),
-        (atropos_site_stepped, NOTHING),
-        (atropos_site_emulated_counted, spec(Op::RequestBegin, 0)),
-        (
-            atropos_site_emulated_sent,
-            spec(Op::WaitBegin, SiteSpec::EMIT),
-        ),
-    ];
-    let [emulated_ns, usdt_ns, stepped_ns, counted_ns, sent_ns] =
-        added(&mut kernel, &sites, cpu_ns)?;
+    let mut kernel = half()?;
+    let [emulated_ns, usdt_ns, stepped_ns, counted_ns, sent_ns] = added(&mut kernel, cpu_ns)?;
     drop(kernel);
     Ok(Costs {
         emulated_ns,
@@ -143,31 +147,102 @@ const fn spec(op: Op, flags: u32) -> SiteSpec {
     }
 }
 
+/// What one passing costs with an empty program at the site and with ours, nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Passing {
+    /// How the probe sits there, and what ours does.
+    pub kind: &'static str,
+    /// With the empty program.
+    pub empty_ns: f64,
+    /// With ours.
+    pub ours_ns: f64,
+}
+
+/// Measures our program against an empty one, at each site once.
+///
+/// # Errors
+/// As [`calibrate`], and on kernels that have no links of many sites.
+#[cfg(target_arch = "x86_64")]
+pub fn beside_nothing(cpu_ns: fn() -> u64) -> Result<Vec<Passing>> {
+    let mut kernel = half()?;
+    let nothing = kernel.nothing()?;
+    let sites = places()?.map(|place| MultiSite {
+        offset: place.offset,
+        semaphore_offset: 0,
+        cookie: 0,
+    });
+    let link = nothing.attach(Path::new(PROGRAM), &sites)?;
+    let empty_ns = passings_ns(cpu_ns);
+    drop(link);
+    let links = kernel.attach_all(&places()?)?;
+    let ours_ns = passings_ns(cpu_ns);
+    drop(links);
+    let both = empty_ns.into_iter().zip(ours_ns);
+    let passing =
+        |((kind, ..), (empty_ns, ours_ns)): (&(&'static str, Site, SiteSpec), _)| Passing {
+            kind,
+            empty_ns,
+            ours_ns,
+        };
+    Ok(SITES.iter().zip(both).map(passing).collect())
+}
+
+/// Measures nothing.
+///
+/// # Errors
+/// Always: sites of other processors are not known.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn beside_nothing(_cpu_ns: fn() -> u64) -> Result<Vec<Passing>> {
+    bail!("what a probe costs can be measured on x86-64 only")
+}
+
+/// A kernel half that watches us.
+#[cfg(target_arch = "x86_64")]
+fn half() -> Result<Kernel> {
+    let mut kernel = Kernel::load_unheard()?;
+    let all = Scope {
+        flags: 0,
+        reserved: 0,
+    };
+    kernel.watch(std::process::id(), all)?;
+    Ok(kernel)
+}
+
 /// What the probe adds to one passing of each site, nanoseconds.
-fn added<const N: usize>(
-    kernel: &mut Kernel,
-    sites: &[(Site, SiteSpec); N],
-    cpu_ns: fn() -> u64,
-) -> Result<[f64; N]> {
-    let passing_ns = |site: &(Site, SiteSpec)| passing_ns(site.0, cpu_ns);
-    let without_ns = sites.each_ref().map(passing_ns);
-    let mut places = Vec::new();
-    for (cookie, (site, spec)) in (1..).zip(sites) {
-        places.push(SiteAt {
-            cookie,
-            spec: *spec,
-            file: Path::new(PROGRAM),
-            offset: file_offset(*site as usize as u64)?,
-            semaphore_offset: None,
-        });
-    }
-    let links = kernel.attach_all(&places)?;
-    let mut added_ns = sites.each_ref().map(passing_ns);
+#[cfg(target_arch = "x86_64")]
+fn added(kernel: &mut Kernel, cpu_ns: fn() -> u64) -> Result<[f64; SITES.len()]> {
+    let without_ns = passings_ns(cpu_ns);
+    let links = kernel.attach_all(&places()?)?;
+    let mut added_ns = passings_ns(cpu_ns);
     drop(links);
     for (with_ns, without_ns) in added_ns.iter_mut().zip(without_ns) {
         *with_ns = (*with_ns - without_ns).max(0.0);
     }
     Ok(added_ns)
+}
+
+/// Where the sites lie.
+#[cfg(target_arch = "x86_64")]
+fn places() -> Result<[SiteAt<'static>; SITES.len()]> {
+    let mut places = Vec::new();
+    for (cookie, (_, site, spec)) in (1..).zip(SITES) {
+        places.push(SiteAt {
+            cookie,
+            spec,
+            file: Path::new(PROGRAM),
+            offset: file_offset(site as usize as u64)?,
+            semaphore_offset: None,
+        });
+    }
+    places
+        .try_into()
+        .map_err(|_| anyhow!("each site has one place"))
+}
+
+/// What one passing of each site costs, nanoseconds.
+#[cfg(target_arch = "x86_64")]
+fn passings_ns(cpu_ns: fn() -> u64) -> [f64; SITES.len()] {
+    SITES.map(|(_, site, _)| passing_ns(site, cpu_ns))
 }
 
 /// The median of several runs.

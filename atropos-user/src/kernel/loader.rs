@@ -195,6 +195,15 @@ impl Kernel {
         Orders::new(map, program.as_fd().try_clone_to_owned()?)
     }
 
+    /// The program that does nothing, for links of many sites.
+    ///
+    /// # Errors
+    /// On kernels that have no such links.
+    pub(super) fn nothing(&mut self) -> Result<MultiProgram> {
+        let program = self.half.program_for_many("nothing")?;
+        Ok(MultiProgram::new(program.try_clone_to_owned()?))
+    }
+
     /// The watch over who of the processes in scope wakes whom. There is one.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use atropos::agent::clock;
-use atropos::kernel::{SiteAt, calibrate};
+use atropos::kernel::{SiteAt, beside_nothing, calibrate};
 use atropos_common::op::Op;
 
 use super::{Bench, spec};
@@ -11,6 +11,8 @@ use crate::fixture::Fixture;
 
 /// What the full set of a large preset has.
 const SITES: usize = 40;
+/// Times that our program is measured beside an empty one.
+const ROUNDS: usize = 15;
 /// Well within a tick.
 const SWITCH: Duration = Duration::from_millis(20);
 
@@ -28,6 +30,22 @@ fn what_a_passing_costs_is_measured_and_a_single_stepped_one_costs_most() {
         costs.stepped_ns > 2.0 * costs.emulated_ns,
         "single-stepping takes longer: {costs:?}"
     );
+}
+
+/// `cargo xtask bench hit` reads what it prints.
+#[test]
+fn our_program_beside_an_empty_one_at_the_same_site() {
+    for _ in 0..ROUNDS {
+        let passings = beside_nothing(clock::thread_cpu_ns).unwrap_or_else(|e| panic!("{e:#}"));
+        println!("passings {}", serde_json::to_string(&passings).unwrap());
+        for passing in passings {
+            assert!(passing.empty_ns > 50.0, "a trap takes longer: {passing:?}");
+            assert!(
+                passing.ours_ns < 3.0 * passing.empty_ns,
+                "most of a passing is the trap: {passing:?}"
+            );
+        }
+    }
 }
 
 #[test]

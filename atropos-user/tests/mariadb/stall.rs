@@ -11,6 +11,9 @@ const READ: &str = "select v from w.t where id = 7";
 const WRITE: &str = "update w.t set v = v + 1 where id = 7";
 const SLO: &str = "p99=20ms";
 
+/// Takes some seconds, whatever the machine: far longer than a decision.
+const LONG_UPDATE: &str = "update w.big set v = v + 1 + benchmark(40, md5(id))";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forgotten_transaction_that_an_alter_table_queues_behind_is_ended_and_nobody_else() {
     let Some(server) = server().await else { return };
@@ -50,9 +53,7 @@ async fn a_backup_lock_queued_behind_a_long_update_is_ended_and_the_update_finis
     let mut agent = Agent::attach(&server, &["--slo", SLO, "--enforce"]);
     let crowd = Crowd::gather(&server, WRITE, 8).await;
     crowd.gets_on().await;
-    let update = Person::new(&server)
-        .await
-        .starts("update w.big set v = v + 1");
+    let update = Person::new(&server).await.starts(LONG_UPDATE);
     let backup = Person::new(&server).await;
     let backup_id = backup.id;
     let mut watcher = server.connect().await;

@@ -1,4 +1,4 @@
-//! Measurements: incidents, calm, overhead, latency, soak, churn, ring. Each starts a private server, stops everything that it
+//! Measurements: incidents, calm, overhead, latency, soak, churn, ring, hit. Each starts a private server, stops everything that it
 //! started, and prints a table.
 //!
 //! What is measured, and against which aim, is in docs/benchmarks.md.
@@ -7,6 +7,7 @@ mod bpftrace;
 mod calm;
 mod calm_table;
 mod churn;
+mod hit;
 mod incidents;
 mod late;
 mod latencies;
@@ -66,6 +67,8 @@ enum What {
     Churn(churn::Churn),
     /// Events a second that the kernel half hands over without a loss.
     Ring(ring::RingBench),
+    /// What one passing of a probe costs, beside an empty program at the same site.
+    Hit(hit::HitBench),
 }
 
 impl Bench {
@@ -79,6 +82,7 @@ impl Bench {
             What::Soak(soak) => soak.run(),
             What::Churn(churn) => churn.run(),
             What::Ring(ring) => ring.run(),
+            What::Hit(hit) => hit.run(),
         }
     }
 }
