@@ -10,7 +10,7 @@ use atropos_engine::input::{
     OrderResult, RequestStats, ResourceId, SessionKey, SessionState, Snapshot, Tick, Wait,
 };
 use atropos_engine::record::{Decision, Effect};
-use kit::{MS, settings};
+use kit::{ACTIVITIES, MS, settings};
 use proptest::prelude::*;
 
 const SESSIONS: u64 = 5;
@@ -35,24 +35,14 @@ fn state() -> impl Strategy<Value = SessionState> {
     )
         .prop_map(
             |(key, activity, since_ms, class, request, killed)| SessionState {
-                session: SessionKey(key),
                 id: key + 100,
-                thread: 0,
                 request,
-                activity: [
-                    Activity::Busy,
-                    Activity::IdleInTransaction,
-                    Activity::IdleWithLocks,
-                ][activity],
-                since_ns: since_ms * MS,
                 transaction_since_ns: Some(request * MS),
                 class,
                 principal: if key == 1 { "boss" } else { "app" }.to_owned(),
-                fingerprint: 0,
-                digest: String::new(),
-                progress: None,
                 killed,
                 own: key == 0,
+                ..SessionState::new(SessionKey(key), ACTIVITIES[activity], since_ms * MS)
             },
         )
 }

@@ -27,18 +27,38 @@ fn ended_for_use(used_ms: &[u64]) -> BTreeSet<u64> {
         .collect()
 }
 
-/// What the engine says to such a processor. Whoever is cancelled idles in its transaction from then on, with the number of the request that it had.
+/// What sessions used in the 50 ms before.
+fn used(at_ms: u64, evidence: Evidence, sessions: Vec<SessionUsage>) -> Input {
+    Input::Usage(Usage {
+        at_ns: at_ms * MS,
+        resource: ResourceId(1),
+        covered_ns: 50 * MS,
+        evidence,
+        complete: true,
+        sessions,
+    })
+}
+
+/// A session that has been busy since then.
+fn busy(key: u64, since_ms: u64) -> SessionState {
+    SessionState {
+        request: 1,
+        principal: "app".to_owned(),
+        ..SessionState::new(SessionKey(key), Activity::Busy, since_ms * MS)
+    }
+}
+
+/// What the engine says to such a processor. Whoever is cancelled idles in its transaction from then on, with the number of
+/// the request that it had.
 fn effects_of_use(used_ms: &[u64], evidence: Evidence) -> Vec<Effect> {
     let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
     let mut ended: Option<(u64, u64)> = None;
     let session = |n: usize, ended: Option<(u64, u64)>| SessionState {
-        request: 1,
         activity: match ended {
             Some((_, id)) if id == n as u64 => Activity::IdleInTransaction,
             _ => Activity::Busy,
         },
-        principal: "app".to_owned(),
-        ..SessionState::new(SessionKey(n as u64), Activity::Busy, 9_000 * MS)
+        ..busy(n as u64, 9_000)
     };
     for at_ms in (10_000..12_000).step_by(50) {
         let order = effects.iter().find_map(|effect| match effect {
@@ -63,15 +83,7 @@ fn effects_of_use(used_ms: &[u64], evidence: Evidence) -> Vec<Effect> {
             lost_ns: lost_ms * MS,
             held: 0,
         });
-        let usage = Usage {
-            at_ns: at_ms * MS,
-            resource: ResourceId(1),
-            covered_ns: 50 * MS,
-            evidence,
-            complete: true,
-            sessions: sessions.collect(),
-        };
-        engine.handle(&Input::Usage(usage), &mut effects);
+        engine.handle(&used(at_ms, evidence, sessions.collect()), &mut effects);
         let tick = Tick {
             at_ns: at_ms * MS,
             requests: RequestStats::default(),
@@ -151,28 +163,16 @@ proptest! {
 /// one of those that `broken` says.
 fn is_ended_among_short_requests(nth: u64, broken: impl Fn(u64) -> bool) -> bool {
     let (mut engine, mut effects) = (Engine::new(all_kinds()), Vec::new());
-    let busy = |key: u64, since_ms: u64| SessionState {
-        request: 1,
-        principal: "app".to_owned(),
-        ..SessionState::new(SessionKey(key), Activity::Busy, since_ms * MS)
-    };
     for number in 0..200 {
         let at_ms = 10_000 + 50 * number;
-        let used = |key: u64, used: u64, lost_ms: u64| SessionUsage {
+        let one = |key: u64, used: u64, lost_ms: u64| SessionUsage {
             session: SessionKey(key),
             used,
             lost_ns: lost_ms * MS,
             held: 0,
         };
-        let usage = Usage {
-            at_ns: at_ms * MS,
-            resource: ResourceId(1),
-            covered_ns: 50 * MS,
-            evidence: Evidence::Event,
-            complete: true,
-            sessions: vec![used(1, 100, 0), used(2, 1, 25), used(3, 1, 25)],
-        };
-        engine.handle(&Input::Usage(usage), &mut effects);
+        let all = vec![one(1, 100, 0), one(2, 1, 25), one(3, 1, 25)];
+        engine.handle(&used(at_ms, Evidence::Event, all), &mut effects);
         let mut sessions = vec![busy(1, 9_000)];
         if number % nth == 0 {
             sessions.push(busy(2, at_ms - 25));

@@ -14,6 +14,7 @@ mod cases;
 mod locks;
 mod world;
 
+use atropos_engine::input::Activity;
 use atropos_engine::settings::{
     Class, Kind, Mode, Rerun, Resource, Rung, Settings, Slo, SloLimit, Tuning,
 };
@@ -24,6 +25,13 @@ pub use world::World;
 pub const MS: u64 = 1_000_000;
 pub const SHARED: u32 = 0;
 pub const EXCLUSIVE: u32 = 1;
+
+/// Everything that a session can be doing.
+pub const ACTIVITIES: [Activity; 3] = [
+    Activity::Busy,
+    Activity::IdleInTransaction,
+    Activity::IdleWithLocks,
+];
 
 /// How the engine learns of waits.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! Inputs of every kind, in any order, about a few sessions and locks.
 
 use atropos_engine::input::{
-    Activity, BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey, InstanceName,
-    Lost, OrderReport, OrderResult, RequestStats, ResourceId, SessionKey, SessionState,
-    SessionUsage, Snapshot, Tick, Unseen, Usage, Wait, WakeUp, Woken,
+    BlockKind, Blocker, Event, EventKind, Evidence, Input, InstanceKey, InstanceName, Lost,
+    OrderReport, OrderResult, RequestStats, ResourceId, SessionKey, SessionState, SessionUsage,
+    Snapshot, Tick, Unseen, Usage, Wait, WakeUp, Woken,
 };
 use proptest::prelude::*;
 
 use super::SESSIONS;
-use super::kit::MS;
+use super::kit::{ACTIVITIES, MS};
 
 fn session() -> impl Strategy<Value = SessionKey> {
     (0..SESSIONS).prop_map(SessionKey)
@@ -85,24 +85,15 @@ fn state() -> impl Strategy<Value = SessionState> {
     )
         .prop_map(
             |(session, activity, since_ms, class, request, progress, killed)| SessionState {
-                session,
                 id: session.0 + 100,
-                thread: 0,
                 request,
-                activity: [
-                    Activity::Busy,
-                    Activity::IdleInTransaction,
-                    Activity::IdleWithLocks,
-                ][usize::from(activity)],
-                since_ns: since_ms * MS,
-                transaction_since_ns: None,
                 class,
                 principal: "app".to_owned(),
                 fingerprint: request,
-                digest: String::new(),
                 progress,
                 killed,
                 own: session.0 == 0,
+                ..SessionState::new(session, ACTIVITIES[usize::from(activity)], since_ms * MS)
             },
         )
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::hint::black_box;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use atropos_common::op::Op;
 use atropos_common::scope::Scope;
 use atropos_common::site::{ArgSpec, Base, Cond, SiteSpec};
@@ -71,6 +71,13 @@ unsafe extern "C" {
 /// A function to pass.
 type Site = extern "C" fn(u64);
 
+/// Of other processors no sites are known.
+#[cfg(not(target_arch = "x86_64"))]
+const SITES: [(&str, Site, SiteSpec); 5] = {
+    extern "C" fn unknown(_argument: u64) {}
+    [("", unknown as Site, NOTHING); 5]
+};
+
 /// The sites: what each is called, and what passing it means.
 #[cfg(target_arch = "x86_64")]
 const SITES: [(&str, Site, SiteSpec); 5] = [
@@ -93,7 +100,6 @@ const SITES: [(&str, Site, SiteSpec); 5] = [
 ///
 /// # Errors
 /// When the kernel half cannot be loaded or attached, or the processor is none that probes are known for.
-#[cfg(target_arch = "x86_64")]
 pub fn calibrate(cpu_ns: fn() -> u64, now_ns: fn() -> u64) -> Result<Costs> {
     let begun_ns = now_ns();
     let mut kernel = half()?;
@@ -108,15 +114,6 @@ pub fn calibrate(cpu_ns: fn() -> u64, now_ns: fn() -> u64) -> Result<Costs> {
         calibrated: true,
         took_ms: now_ns().saturating_sub(begun_ns) as f64 / 1e6,
     })
-}
-
-/// Measures nothing.
-///
-/// # Errors
-/// Always: sites of other processors are not known.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn calibrate(_cpu_ns: fn() -> u64, _now_ns: fn() -> u64) -> Result<Costs> {
-    bail!("what a probe costs can be measured on x86-64 only")
 }
 
 /// A site whose guard never holds: the passing is counted, and that is all.
@@ -162,7 +159,6 @@ pub struct Passing {
 ///
 /// # Errors
 /// As [`calibrate`], and on kernels that have no links of many sites.
-#[cfg(target_arch = "x86_64")]
 pub fn beside_nothing(cpu_ns: fn() -> u64) -> Result<Vec<Passing>> {
     let mut kernel = half()?;
     let nothing = kernel.nothing()?;
@@ -187,18 +183,12 @@ pub fn beside_nothing(cpu_ns: fn() -> u64) -> Result<Vec<Passing>> {
     Ok(SITES.iter().zip(both).map(passing).collect())
 }
 
-/// Measures nothing.
-///
-/// # Errors
-/// Always: sites of other processors are not known.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn beside_nothing(_cpu_ns: fn() -> u64) -> Result<Vec<Passing>> {
-    bail!("what a probe costs can be measured on x86-64 only")
-}
-
 /// A kernel half that watches us.
-#[cfg(target_arch = "x86_64")]
 fn half() -> Result<Kernel> {
+    ensure!(
+        cfg!(target_arch = "x86_64"),
+        "what a probe costs can be measured on x86-64 only"
+    );
     let mut kernel = Kernel::load_unheard()?;
     let all = Scope {
         flags: 0,
@@ -209,7 +199,6 @@ fn half() -> Result<Kernel> {
 }
 
 /// What the probe adds to one passing of each site, nanoseconds.
-#[cfg(target_arch = "x86_64")]
 fn added(kernel: &mut Kernel, cpu_ns: fn() -> u64) -> Result<[f64; SITES.len()]> {
     let without_ns = passings_ns(cpu_ns);
     let links = kernel.attach_all(&places()?)?;
@@ -222,7 +211,6 @@ fn added(kernel: &mut Kernel, cpu_ns: fn() -> u64) -> Result<[f64; SITES.len()]>
 }
 
 /// Where the sites lie.
-#[cfg(target_arch = "x86_64")]
 fn places() -> Result<[SiteAt<'static>; SITES.len()]> {
     let mut places = Vec::new();
     for (cookie, (_, site, spec)) in (1..).zip(SITES) {
@@ -240,7 +228,6 @@ fn places() -> Result<[SiteAt<'static>; SITES.len()]> {
 }
 
 /// What one passing of each site costs, nanoseconds.
-#[cfg(target_arch = "x86_64")]
 fn passings_ns(cpu_ns: fn() -> u64) -> [f64; SITES.len()] {
     SITES.map(|(_, site, _)| passing_ns(site, cpu_ns))
 }

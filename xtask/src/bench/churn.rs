@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result};
 
-use super::program::build_tests;
+use super::program::{build_tests, said_by};
 use crate::demo::watch::ask_for_root;
-use crate::process::{as_root, capture, workspace};
+use crate::process::as_root;
 use crate::setup::require_postgresql;
 
 /// The test; it fails if a session is missed, if anything is lost, or if anything of one that is gone is kept.
@@ -28,11 +28,8 @@ impl Churn {
         // Through env, because sudo passes no variables on.
         let mut test = as_root("env")?;
         test.arg(format!("ATROPOS_CHURN_SECONDS={}", self.seconds))
-            .arg(executable)
-            .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
-            .current_dir(workspace().join("atropos-user"));
-        // The test prints on its error output, which `capture` keeps to itself.
-        let output = capture(&mut test)?;
+            .arg(executable);
+        let output = said_by(test, TEST)?;
         println!(
             "{}",
             told(&output).context("the test does not tell how it was")?

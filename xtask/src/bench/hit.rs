@@ -3,11 +3,12 @@
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::program::build_tests;
+use super::overhead_table::percent;
+use super::program::{build_tests, said_by};
 use super::stats::{Interval, Spread};
 use super::{Common, SCHEMA_VERSION};
 use crate::demo::watch::ask_for_root;
-use crate::process::{as_root, capture, workspace};
+use crate::process::as_root;
 
 /// The test that measures, some rounds of it.
 const TEST: &str = "cost::our_program_beside_an_empty_one_at_the_same_site";
@@ -46,34 +47,26 @@ struct Hit {
     empty_ns: Spread,
     /// With ours, nanoseconds.
     ours_ns: Spread,
-    /// How much more ours costs, in the same round, as a share.
-    more: Interval,
+    /// Ours over the empty one, in the same round.
+    ratio: Interval,
 }
 
 impl HitBench {
     pub(super) fn run(&self) -> Result<()> {
         let executable = build_tests("kernel")?;
         ask_for_root()?;
-        let mut test = as_root(&executable)?;
-        test.args(["--exact", TEST, "--nocapture", "--test-threads=1"])
-            .current_dir(workspace().join("atropos-user"));
-        let hits = hits(&rounds(&capture(&mut test)?)?);
+        let hits = hits(&rounds(&said_by(as_root(&executable)?, TEST)?)?);
         ensure!(!hits.is_empty(), "the test does not tell what it measured");
         println!(
             "| passing | empty program, ns | ours, ns | more: median [95 % interval] |\n|---|---|---|---|"
         );
         for hit in &hits {
-            let Interval {
-                median, low, high, ..
-            } = hit.more;
             println!(
-                "| {} | {:.0} | {:.0} | {:+.1} % [{:+.1}, {:+.1}] |",
+                "| {} | {:.0} | {:.0} | {} |",
                 hit.kind,
                 hit.empty_ns.median,
                 hit.ours_ns.median,
-                median * 100.0,
-                low * 100.0,
-                high * 100.0,
+                percent(hit.ratio.median, hit.ratio.low, hit.ratio.high),
             );
         }
         self.common.write(&Report {
@@ -100,7 +93,7 @@ fn hits(rounds: &[Vec<Passing>]) -> Vec<Hit> {
             kind: first.kind.clone(),
             empty_ns: Spread::of(all.iter().map(|one| one.empty_ns))?,
             ours_ns: Spread::of(all.iter().map(|one| one.ours_ns))?,
-            more: Interval::of(all.iter().map(|one| one.ours_ns / one.empty_ns - 1.0))?,
+            ratio: Interval::of(all.iter().map(|one| one.ours_ns / one.empty_ns))?,
         })
     };
     kinds.enumerate().filter_map(hit).collect()
@@ -120,7 +113,7 @@ mod tests {
         let hits = hits(&rounds(output).unwrap());
         assert_eq!(hits.len(), 1);
         assert!((hits[0].empty_ns.median - 750.0).abs() < 1e-9);
-        assert!((hits[0].more.low - 0.1).abs() < 1e-9 && (hits[0].more.high - 0.1).abs() < 1e-9);
+        assert!((hits[0].ratio.low - 1.1).abs() < 1e-9 && (hits[0].ratio.high - 1.1).abs() < 1e-9);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Measurements: incidents, calm, overhead, latency, soak, churn, ring, hit. Each starts a private server, stops everything that it
+//! Measurements: incidents, calm, overhead, latency, soak, churn, ring, hit. Each that wants a server starts a private one, stops all that it
 //! started, and prints a table.
 //!
 //! What is measured, and against which aim, is in docs/benchmarks.md.

@@ -302,7 +302,8 @@ fn middle(spread: Option<Spread>) -> f64 {
     spread.map_or(f64::NAN, |spread| spread.median)
 }
 
-fn percent(middle: f64, low: f64, high: f64) -> String {
+/// By how much a ratio and the ends of its interval lie above 1.
+pub(super) fn percent(middle: f64, low: f64, high: f64) -> String {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     format!(
         "{:+.2} % [{:+.2}, {:+.2}]",

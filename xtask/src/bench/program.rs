@@ -1,12 +1,12 @@
 //! Tests of the agent that measure something, built optimised: which program they are in.
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::build::with_kernel_half;
-use crate::process::shown;
+use crate::process::{capture, shown, workspace};
 use crate::setup::setup;
 
 /// Sets up and builds the agent's tests of that name; where they are.
@@ -30,6 +30,14 @@ pub(super) fn build_tests(name: &str) -> Result<PathBuf> {
     }
     executable(&String::from_utf8_lossy(&messages.stdout), name)
         .with_context(|| format!("cargo does not say where the tests `{name}` are"))
+}
+
+/// What one test of such a program says; `command` begins with the program.
+pub(super) fn said_by(mut command: Command, test: &str) -> Result<String> {
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .current_dir(workspace().join("atropos-user"));
+    capture(&mut command)
 }
 
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {

@@ -3,11 +3,11 @@
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::program::build_tests;
+use super::program::{build_tests, said_by};
 use super::stats::Spread;
 use super::{Common, SCHEMA_VERSION};
 use crate::demo::watch::ask_for_root;
-use crate::process::{as_root, capture, workspace};
+use crate::process::as_root;
 
 /// The test; it fails if one event is lost.
 const TEST: &str =
@@ -37,10 +37,7 @@ impl RingBench {
         ask_for_root()?;
         let mut rates = Vec::new();
         for number in 1..=self.runs {
-            let mut test = as_root(&executable)?;
-            test.args(["--exact", TEST, "--nocapture", "--test-threads=1"])
-                .current_dir(workspace().join("atropos-user"));
-            let output = capture(&mut test)?;
+            let output = said_by(as_root(&executable)?, TEST)?;
             let rate = parse_rate(&output)
                 .with_context(|| format!("the test does not tell its rate: {output}"))?;
             println!("ring {number:>3}: {rate:.0} events a second, none lost");
