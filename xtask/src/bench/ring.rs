@@ -10,8 +10,7 @@ use crate::demo::watch::ask_for_root;
 use crate::process::as_root;
 
 /// The test; it fails if one event is lost.
-const TEST: &str =
-    "nothing_is_lost_at_two_hundred_thousand_events_a_second_and_forced_loss_is_counted_exactly";
+const TEST: &str = "loss::nothing_is_lost_at_two_hundred_thousand_events_a_second_and_forced_loss_is_counted_exactly";
 
 /// The verb `bench ring`.
 #[derive(clap::Args)]
