@@ -302,7 +302,7 @@ fn value(number: &str) -> String {
 async fn only_the_servers_own_processes_are_read() {
     let Some(server) = server().await else { return };
     let resolved = resolve(server.pid, preset());
-    let (_, pid) = server.connect().await;
+    let (_client, pid) = server.connect().await;
     let pid = u32::try_from(pid).unwrap();
     let of_backend = resolved.memory.of_child(pid).unwrap();
     let own_pid = Expr::parse("u32(*symbol(MyProc) + @proc_pid)").unwrap();
