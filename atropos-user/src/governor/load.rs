@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 /// lasts is seen soon enough.
 const WINDOW_NS: u64 = 2_000_000_000;
 
-/// The target counts as using at least this share of one core. 0.2: a stalled server uses nothing, and the waits that it
+/// The target counts as using at least this share of one core. 0.4: a stalled server uses nothing, and the waits that it
 /// announces in that moment are what the probes are there for. Times window and calm budget that is 4 ms, some thousands of waits.
-const FLOOR: f64 = 0.2;
+const FLOOR: f64 = 0.4;
 
 /// Costs of the latest attached time.
 #[derive(Debug, Default)]

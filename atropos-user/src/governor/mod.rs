@@ -69,6 +69,8 @@ pub struct Governor {
     order: Vec<usize>,
     level: Level,
     read_ns: u64,
+    /// Time between the two latest readings.
+    tick_ns: u64,
     /// When each level was left.
     left_ns: [Option<u64>; 2],
     /// The trial before has been paid for from then on.
@@ -89,6 +91,7 @@ impl Governor {
             order,
             level: Level::Calm,
             read_ns: now_ns,
+            tick_ns: 0,
             left_ns: [None; 2],
             next_trial_ns: 0,
         }
@@ -121,6 +124,7 @@ impl Governor {
         let now_ns = reading.at_ns;
         let elapsed_ns = now_ns.saturating_sub(self.read_ns);
         self.read_ns = now_ns;
+        self.tick_ns = elapsed_ns;
         for (unit, cost_ns) in self.units.iter_mut().zip(reading.costs_ns) {
             if let Some(cost_ns) = cost_ns {
                 unit.load.add(*cost_ns, reading.cpu_ns, elapsed_ns);
@@ -149,10 +153,10 @@ impl Governor {
 
     /// Whether a unit should be attached at this moment.
     pub fn wants(&mut self, unit: usize, now_ns: u64) -> bool {
-        let level = self.level;
+        let (level, tick_ns) = (self.level, self.tick_ns);
         self.units
             .get_mut(unit)
-            .is_some_and(|unit| unit.wanted(level, slot(level), now_ns))
+            .is_some_and(|unit| unit.wanted(level, slot(level), now_ns, tick_ns))
     }
 
     /// A unit that was wanted is there: its attached time counts from here.

@@ -132,8 +132,8 @@ impl State {
         self.next_trial_ns = now_ns + self.trial_pause_ns(budget);
     }
 
-    /// Whether it should be attached now.
-    pub(super) fn wanted(&mut self, level: Level, slot: usize, now_ns: u64) -> bool {
+    /// Whether it should be attached now, where somebody looks each `tick_ns`.
+    pub(super) fn wanted(&mut self, level: Level, slot: usize, now_ns: u64, tick_ns: u64) -> bool {
         if !self.takes_part(level) {
             return false;
         }
@@ -146,8 +146,8 @@ impl State {
         match self.standing[slot] {
             Standing::Shed => self.trial,
             Standing::Whole if !sampled => true,
-            Standing::Whole => self.cycle(now_ns, attached_ns, every_ns),
-            Standing::Halved(times) => self.cycle(now_ns, attached_ns, every_ns << times),
+            Standing::Whole => self.cycle(now_ns, tick_ns, every_ns),
+            Standing::Halved(times) => self.cycle(now_ns, tick_ns, every_ns << times),
         }
     }
 
@@ -163,12 +163,15 @@ impl State {
         }
     }
 
-    fn cycle(&mut self, now_ns: u64, attached_ns: u64, every_ns: u64) -> bool {
+    /// The attached part ends at the look that is nearest to its end, so that it is as long as it should be on average: at the
+    /// look behind it, it would always be longer.
+    fn cycle(&mut self, now_ns: u64, tick_ns: u64, every_ns: u64) -> bool {
         let begun_ns = match self.cycle_ns {
             Some(begun_ns) if now_ns < begun_ns.saturating_add(every_ns) => begun_ns,
             _ => *self.cycle_ns.insert(now_ns),
         };
-        now_ns < begun_ns.saturating_add(attached_ns)
+        let end_ns = begun_ns.saturating_add(self.attached_ns());
+        now_ns.saturating_add(tick_ns / 2) < end_ns
     }
 
     /// For how long it is attached in each cycle.

@@ -11,6 +11,10 @@ use crate::engine::record::Level;
 
 const TICK_NS: u64 = 50_000_000;
 const TICKS_A_SECOND: u64 = 20;
+const BUDGET: Budget = Budget {
+    calm: 0.01,
+    suspect: 0.05,
+};
 
 /// A unit that is always attached and sees waits for a resource.
 fn waits(name: &str, value: u8) -> Unit {
@@ -57,7 +61,7 @@ impl World {
     fn new(units: Vec<Unit>, shares: &[f64]) -> Self {
         let count = units.len();
         Self {
-            governor: Governor::new(Budget::default(), units, 0),
+            governor: Governor::new(BUDGET, units, 0),
             shares: shares.to_vec(),
             cores: 1.0,
             now_ns: 0,
@@ -144,7 +148,7 @@ fn requests_are_sampled_less_often_before_anything_else_is_touched() {
         world.changes.last().map(|change| change.to),
         Some(Standing::Halved(3))
     );
-    assert!(world.worst(4, 4) <= Budget::default().suspect);
+    assert!(world.worst(4, 4) <= BUDGET.suspect);
     assert!(world.attached[1], "however little it is worth");
 }
 
@@ -229,6 +233,33 @@ fn a_sample_in_calm_is_as_often_and_as_long_as_the_preset_says() {
 }
 
 #[test]
+fn a_sample_that_comes_between_two_looks_is_as_long_as_it_should_be_on_average() {
+    let mut world = World::new(vec![requests()], &[0.001]);
+    let (mut samples, mut attached_ns) = (0_u64, 0);
+    let mut since_ns = None;
+    for _ in 0..500 * TICKS_A_SECOND {
+        world.tick();
+        let now_ns = world.now_ns;
+        match since_ns {
+            None if world.attached[0] => {
+                // The kernel took that long.
+                let late_ns = samples * 19_000_000 % TICK_NS;
+                since_ns = Some(now_ns - TICK_NS + late_ns);
+                world.governor.attached(0, now_ns - TICK_NS + late_ns);
+            }
+            Some(since) if !world.attached[0] => {
+                samples += 1;
+                attached_ns += now_ns - TICK_NS - since;
+                since_ns = None;
+            }
+            _ => {}
+        }
+    }
+    let mean_ms = attached_ns / samples / 1_000_000;
+    assert!((98..=102).contains(&mean_ms), "{mean_ms} ms");
+}
+
+#[test]
 fn calm_ends_what_suspicion_attached_and_the_next_sample_comes_in_its_time() {
     let mut world = World::new(vec![requests()], &[0.001]);
     world.run(10);
@@ -285,7 +316,7 @@ proptest! {
         let level = if suspect { Level::Suspect } else { Level::Calm };
         world.governor.enter(level, 0);
         world.run(300);
-        let budget = Budget::default().of(level);
+        let budget = BUDGET.of(level);
         // After two windows, and over a time in which samples are not the whole truth; trials have a part of their own.
         let worst = world.worst(10, 120);
         prop_assert!(worst <= budget * 1.25, "{worst} of {budget}");

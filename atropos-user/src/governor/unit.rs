@@ -15,17 +15,17 @@ const MAX_HALVINGS: u8 = 6;
 /// What the probes may cost at each level, as shares of the target's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// While nothing looks wrong. 0.01: below what a load test can tell from noise.
+    /// While nothing looks wrong. 0.005: far below what a load test can tell from noise.
     pub calm: f64,
-    /// While something looks wrong. 0.05: the server is in trouble already, and this does not last.
+    /// While something looks wrong. 0.03: the server is in trouble already, and this does not last.
     pub suspect: f64,
 }
 
 impl Default for Budget {
     fn default() -> Self {
         Self {
-            calm: 0.01,
-            suspect: 0.05,
+            calm: 0.005,
+            suspect: 0.03,
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::fixture::Fixture;
 const PRESET: &str = r#"
 schema = 1
 name = "busy"
+[budget]
+calm = "1%"
+suspect = "5%"
 [match]
 programs = ["busy"]
 symbols = ["busy_site_10"]
@@ -42,6 +45,9 @@ at = [{ symbol = "busy_site_11" }]
 const REQUESTS: &str = r#"
 schema = 1
 name = "busy"
+[budget]
+calm = "1%"
+suspect = "5%"
 [match]
 programs = ["busy"]
 symbols = ["busy_site_10"]

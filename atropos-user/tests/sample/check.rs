@@ -97,7 +97,7 @@ fn the_text_says_the_same_in_words() {
     for words in [
         "passings a second at ",
         "silent for ",
-        "budget: 1 % of the target's CPU time in calm, 30 % when suspect",
+        "budget: 0.5 % of the target's CPU time in calm, 30 % when suspect",
         "table_lock       seen; nobody waits at this moment",
         "cancel the statement > end the session (tried with signal 0: allowed)",
     ] {
