@@ -1,7 +1,8 @@
 //! `bench calm`: CPU time of the server per query, with the agent watching and without, in turns.
 //!
-//! Every round runs the same number of events once in each state; the order is turned round from round to round, so that a
-//! machine that grows slower or faster favours nobody.
+//! One load runs all the time while the agent comes and goes: what a load that begins anew does differently each time would be
+//! larger than what is measured. Every round is one slice of that time in each state; the order is turned round from round to
+//! round, so that a machine that grows slower or faster favours nobody.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::calm_table::{Comparison, Hits, table};
 use super::pgbench::Pgbench;
-use super::subject::{Subject, Workload, events};
+use super::subject::{Load, Subject, THREADS, Workload, events};
 use super::sysbench::Sysbench;
 use super::usage::{Memory, cpu_ns, find_below};
 use super::{Common, SCHEMA_VERSION, run_arguments, until_interrupted};
@@ -26,14 +27,16 @@ use crate::demo::story::Story;
 use crate::demo::watch::Agent;
 use crate::process::as_root;
 
-/// Between attaching and the load: the sample with which the agent begins is over.
-const SETTLE: Duration = Duration::from_millis(500);
+/// Between attaching and the slice: the sample with which the agent begins, and its calibration, are over.
+const SETTLE: Duration = Duration::from_secs(2);
+/// The load is to run for longer than any measurement; it is ended by its process.
+const ENDLESS_SECONDS: u64 = 7 * 24 * 3600;
 /// In this time the agent must have become suspicious if it is meant to.
 const ALARM: Duration = Duration::from_secs(20);
 /// How long the passings of probes are counted.
 pub(super) const COUNT_SECONDS: u64 = 3;
-/// The load is under way before they are.
-const COUNT_HEAD_START: Duration = Duration::from_secs(1);
+/// The load is under way before anything is counted.
+const HEAD_START: Duration = Duration::from_secs(1);
 
 /// The verb `bench calm`.
 #[derive(clap::Args)]
@@ -41,7 +44,7 @@ pub(super) struct Calm {
     /// Rounds of each workload; an even number is fair to both orders.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long one run takes, about. The agent looks at requests for 100 ms every 5 s: shorter runs may miss that.
+    /// How long one slice takes. The agent looks at requests for 100 ms every 5 s: slices of other lengths hold more or less of that.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     seconds: u64,
     /// At most so many queries (PostgreSQL: transactions) a second, 0 for as many as there can be: what the agent itself uses
@@ -100,7 +103,7 @@ impl Level {
     }
 }
 
-/// One run.
+/// One slice.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sample {
     /// CPU time of the server, nanoseconds.
@@ -113,10 +116,10 @@ pub(super) struct Sample {
     pub(super) agent: Option<AgentUse>,
 }
 
-/// What the agent used in a run.
+/// What the agent used in a run or slice.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct AgentUse {
-    /// CPU time in the run, nanoseconds.
+    /// CPU time in it, nanoseconds.
     pub(super) cpu_ns: u64,
     /// Resident memory at its end, bytes.
     pub(super) rss_bytes: u64,
@@ -208,7 +211,7 @@ impl Calm {
         let mut stage = Stage {
             subject,
             binary,
-            rate: self.rate,
+            slice: Duration::from_secs(self.seconds),
         };
         for workload in self.workloads(server) {
             comparisons.push(self.compare(&mut stage, workload).await?);
@@ -226,19 +229,23 @@ impl Calm {
         } else {
             &self.level
         };
-        let warm_up = stage.subject.start_seconds(workload, self.seconds)?;
-        let most = events(warm_up).await?.max(1);
-        let events = match self.rate / workload.units() {
-            0 => most,
-            per_s => most.min(per_s * self.seconds),
-        };
-        println!("{}: {events} events a run", workload.name());
         let hits = stage.hits(workload).await?;
+        let mut load = stage.subject.start(&Load {
+            script: workload.name(),
+            options: &[],
+            connections: THREADS,
+            seconds: ENDLESS_SECONDS,
+            per_s: self.rate / workload.units(),
+            log: None,
+        })?;
+        sleep(HEAD_START).await;
         let mut rounds = Vec::new();
         for number in 1..=self.rounds {
-            let round = stage
-                .round(workload, events, levels, number % 2 == 0)
-                .await?;
+            let round = stage.round(levels, number % 2 == 0).await?;
+            if load.try_wait()?.is_some() {
+                events(load).await?;
+                bail!("the load has ended by itself, and so proves nothing");
+            }
             let alone_ns = round.alone.per_query_ns();
             let ratios = levels.iter().zip(&round.watched).map(|(level, sample)| {
                 format!(
@@ -255,26 +262,27 @@ impl Calm {
             );
             rounds.push(round);
         }
-        Ok(Comparison::new(workload, events, levels, rounds, hits))
+        load.kill().await.context("cannot end the load")?;
+        Ok(Comparison::new(
+            workload,
+            self.seconds,
+            levels,
+            rounds,
+            hits,
+        ))
     }
 }
 
-/// What every run is given.
+/// What every slice is given.
 struct Stage<'a, S> {
     subject: S,
     binary: &'a Path,
-    /// Queries or transactions a second, 0 without a limit.
-    rate: u64,
+    /// Its length.
+    slice: Duration,
 }
 
 impl<S: Subject> Stage<'_, S> {
-    async fn round(
-        &mut self,
-        workload: Workload,
-        events: u64,
-        levels: &[Level],
-        turned: bool,
-    ) -> Result<Round> {
+    async fn round(&mut self, levels: &[Level], turned: bool) -> Result<Round> {
         let mut alone = None;
         let mut watched: Vec<Option<Sample>> = vec![None; levels.len()];
         let mut order: Vec<Option<usize>> = std::iter::once(None)
@@ -285,26 +293,21 @@ impl<S: Subject> Stage<'_, S> {
         }
         for place in order {
             let level = place.map(|index| levels[index]);
-            let sample = Some(self.sample(workload, events, level).await?);
+            let sample = Some(self.sample(level).await?);
             match place {
                 None => alone = sample,
                 Some(index) => watched[index] = sample,
             }
         }
-        let alone = alone.context("every round has a run alone")?;
+        let alone = alone.context("every round has a slice alone")?;
         Ok(Round {
             alone,
             watched: watched.into_iter().flatten().collect(),
         })
     }
 
-    /// One run.
-    async fn sample(
-        &mut self,
-        workload: Workload,
-        events: u64,
-        level: Option<Level>,
-    ) -> Result<Sample> {
+    /// One slice.
+    async fn sample(&mut self, level: Option<Level>) -> Result<Sample> {
         let agent = match level {
             Some(level) => Some(watch(&mut self.subject, self.binary, level, &[]).await?),
             None => None,
@@ -312,10 +315,9 @@ impl<S: Subject> Stage<'_, S> {
         sleep(SETTLE).await;
         let agent_pid = agent.as_ref().map(agent_pid).transpose()?;
         let agent_before_ns = agent_pid.map(cpu_ns).transpose()?;
-        let (begun_ns, before_ns) = (now_ns(), self.subject.cpu_ns()?);
-        let per_s = self.rate / workload.units();
-        let query_count = self.subject.run_events(workload, events, per_s).await?;
-        let (ended_ns, after_ns) = (now_ns(), self.subject.cpu_ns()?);
+        let (count, before_ns, begun_ns) = self.reading().await?;
+        sleep(self.slice).await;
+        let (count_after, after_ns, ended_ns) = self.reading().await?;
         let used = match (agent, agent_pid, agent_before_ns) {
             (Some(agent), Some(pid), Some(before_ns)) => {
                 let cpu_ns = cpu_ns(pid)?.saturating_sub(before_ns);
@@ -336,10 +338,16 @@ impl<S: Subject> Stage<'_, S> {
         let server_cpu_ns = after_ns.saturating_sub(before_ns);
         Ok(Sample {
             server_cpu_ns,
-            query_count,
+            query_count: count_after.saturating_sub(count),
             wall_ns: ended_ns - begun_ns,
             agent: used,
         })
+    }
+
+    /// What the server has answered, the CPU time that it took, and when that was read.
+    async fn reading(&mut self) -> Result<(u64, u64, u64)> {
+        let count = self.subject.count().await?;
+        Ok((count, self.subject.cpu_ns()?, now_ns()))
     }
 
     /// How often each probe fires under this load, every probe attached.
@@ -379,9 +387,9 @@ pub(super) async fn count(
     binary: &Path,
     workload: Workload,
 ) -> Result<(Value, f64)> {
-    let seconds = COUNT_SECONDS + 2 * COUNT_HEAD_START.as_secs() + 2;
+    let seconds = COUNT_SECONDS + 2 * HEAD_START.as_secs() + 2;
     let load = subject.start_seconds(workload, seconds)?;
-    sleep(COUNT_HEAD_START).await;
+    sleep(HEAD_START).await;
     let (begun_ns, before) = (now_ns(), subject.count().await?);
     let mut check = Command::from(as_root(binary)?);
     let (pid, wanted) = (

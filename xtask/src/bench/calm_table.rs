@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::calm::{Level, Round, Sample};
-use super::stats::{Interval, Spread};
+use super::stats::{Interval, Mean, Spread};
 use super::subject::{THREADS, Workload};
 
 /// Share of the time for which the request probes are attached in calm: 100 ms every 5 s, as the presets of both servers say.
@@ -72,8 +72,8 @@ impl Hits {
 pub(super) struct Comparison {
     /// Workload.
     workload: Workload,
-    /// Events of each run.
-    event_count: u64,
+    /// Length of each slice.
+    slice_seconds: u64,
     /// CPU time of the server alone for each query, nanoseconds.
     alone_per_query_ns: Option<Spread>,
     /// Queries a second of the server alone.
@@ -98,6 +98,8 @@ struct Watched {
     per_query_ns: Option<Spread>,
     /// The same over that of the run alone in the same round.
     ratio: Option<Interval>,
+    /// The mean of the same ratios.
+    mean: Option<Mean>,
     /// Queries a second.
     queries_per_s: Option<Spread>,
     /// CPU time of the agent as a share of one core.
@@ -114,7 +116,7 @@ impl Comparison {
     /// Works the rounds out.
     pub(super) fn new(
         workload: Workload,
-        event_count: u64,
+        slice_seconds: u64,
         levels: &[Level],
         rounds: Vec<Round>,
         hits: Vec<Hits>,
@@ -143,7 +145,7 @@ impl Comparison {
             .map(|(hit_ns, alone)| in_calm * hit_ns / alone.median);
         Self {
             workload,
-            event_count,
+            slice_seconds,
             alone_per_query_ns,
             alone_queries_per_s: Spread::of(alone().map(queries_per_s)),
             levels,
@@ -165,12 +167,14 @@ impl Watched {
         let ratios = rounds.iter().filter_map(|round| {
             Some(round.watched.get(index)?.per_query_ns() / round.alone.per_query_ns())
         });
+        let ratios: Vec<f64> = ratios.collect();
         let agents =
             || samples().filter_map(|sample| Some((sample.agent.as_ref()?, sample.wall_ns)));
         Self {
             level,
             per_query_ns: Spread::of(samples().map(Sample::per_query_ns)),
-            ratio: Interval::of(ratios),
+            ratio: Interval::of(ratios.iter().copied()),
+            mean: Mean::of(&ratios),
             queries_per_s: Spread::of(samples().map(queries_per_s)),
             agent_cores: Spread::of(
                 agents().map(|(agent, wall_ns)| agent.cpu_ns as f64 / wall_ns as f64),
@@ -190,7 +194,7 @@ fn queries_per_s(sample: &Sample) -> f64 {
 pub(super) fn table(comparison: &Comparison) -> String {
     let Comparison {
         workload,
-        event_count,
+        slice_seconds,
         alone_per_query_ns,
         alone_queries_per_s,
         levels,
@@ -200,13 +204,13 @@ pub(super) fn table(comparison: &Comparison) -> String {
     } = comparison;
     let name = workload.name();
     let mut text = format!(
-        "{name}, {} rounds of {event_count} events, {THREADS} threads\n",
+        "{name}, {} rounds of {slice_seconds} s in each state, {THREADS} threads\n",
         rounds.len()
     );
     let unit = workload.unit();
     let _ = writeln!(
         text,
-        "  (per {unit})  us CPU   per second    against alone: median, interval       agent: of a core   RSS MB   peak MB   suspect"
+        "  (per {unit})  us CPU   per second    against alone: median, interval; mean, interval           agent: of a core   RSS MB   peak MB   suspect"
     );
     let middle = |spread: &Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
     let (alone_ns, alone_per_s) = (middle(alone_per_query_ns), middle(alone_queries_per_s));
@@ -244,6 +248,7 @@ fn row(watched: &Watched) -> String {
         level,
         per_query_ns,
         ratio,
+        mean,
         queries_per_s,
         agent_cores,
         agent_peak_bytes,
@@ -267,12 +272,17 @@ fn row(watched: &Watched) -> String {
             coverage * 100.0
         )
     });
+    let mean = mean.map_or_else(String::new, |mean| {
+        let (value, low, high) = (percent(mean.value), percent(mean.low), percent(mean.high));
+        format!("; {value:+.2} % [{low:+.2}, {high:+.2}]")
+    });
     let mb = |bytes: &Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6);
     format!(
-        "  {:<10}{:>12.2}{:>12.0}    {ratio:<38}{:>14.2} %{:>9.1}{:>10.1}{suspicions:>10}\n",
+        "  {:<10}{:>12.2}{:>12.0}    {:<58}{:>14.2} %{:>9.1}{:>10.1}{suspicions:>10}\n",
         format!("{level:?}").to_lowercase(),
         middle(per_query_ns) / 1e3,
         middle(queries_per_s),
+        ratio + &mean,
         middle(agent_cores) * 100.0,
         mb(agent_rss_bytes),
         mb(agent_peak_bytes),

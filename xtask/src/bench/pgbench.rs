@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use tokio::process::{Child, Command};
 use tokio_postgres::Client;
 
-use super::subject::{Load, Subject, THREADS, Workload, events, finish};
+use super::subject::{Load, Subject, finish};
 use super::usage::tree_cpu_ns;
 use crate::demo::pg_server::{PORT, PgServer};
 
@@ -87,16 +87,6 @@ impl Subject for Pgbench {
     async fn nudge(&mut self) -> Result<()> {
         self.client.batch_execute("SELECT 1").await?;
         Ok(())
-    }
-
-    async fn run_events(&mut self, workload: Workload, wanted: u64, per_s: u64) -> Result<u64> {
-        let each = wanted.div_ceil(u64::from(THREADS));
-        let mut command = self.load(workload.name(), THREADS);
-        command.arg(format!("--transactions={each}"));
-        if per_s > 0 {
-            command.arg(format!("--rate={per_s}"));
-        }
-        events(command.spawn().context("cannot start pgbench")?).await
     }
 
     fn start(&self, load: &Load<'_>) -> Result<Child> {

@@ -30,14 +30,6 @@ pub(super) trait Subject {
     /// One short query, for an agent that wants to see something.
     fn nudge(&mut self) -> impl Future<Output = Result<()>>;
 
-    /// Runs so many events, at most `per_s` of them in a second (0: as fast as it can); how many units were answered.
-    fn run_events(
-        &mut self,
-        workload: Workload,
-        events: u64,
-        per_s: u64,
-    ) -> impl Future<Output = Result<u64>>;
-
     /// Starts a load, to be passed to [`events`] or [`finish`].
     fn start(&self, load: &Load<'_>) -> Result<Child>;
 

@@ -8,7 +8,7 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tokio::process::{Child, Command};
 
-use super::subject::{Load, Subject, THREADS, Workload, finish};
+use super::subject::{Load, Subject, Workload, finish};
 use super::usage::cpu_ns;
 use crate::demo::server::Server;
 use crate::process::find;
@@ -102,19 +102,6 @@ impl Subject for Sysbench {
     async fn nudge(&mut self) -> Result<()> {
         self.connection.query_drop("DO 0").await?;
         Ok(())
-    }
-
-    async fn run_events(&mut self, workload: Workload, events: u64, per_s: u64) -> Result<u64> {
-        let before = self.count().await?;
-        let mut command = self.command(workload.name(), THREADS);
-        if per_s > 0 {
-            command.arg(format!("--rate={per_s}"));
-        }
-        command
-            .args([format!("--events={events}"), "--time=0".to_owned()])
-            .arg("run");
-        finish(command.spawn().context("cannot start sysbench")?).await?;
-        Ok(self.count().await? - before)
     }
 
     fn start(&self, load: &Load<'_>) -> Result<Child> {

@@ -17,8 +17,9 @@ use crate::process::{self, as_root, is_root};
 
 /// How long the agent may take to attach.
 const ATTACH: Duration = Duration::from_secs(30);
-/// How long it may take to stop.
-const STOP: Duration = Duration::from_secs(5);
+/// How long it may take to stop. 30 s: it waits for the kernel to let its probes go, whose grace periods are long on a machine
+/// without a free processor.
+const STOP: Duration = Duration::from_secs(30);
 
 /// A line of `atropos run --json`.
 #[derive(Debug, Deserialize)]
