@@ -35,6 +35,8 @@ impl EventRecord {
     pub const ARG_UNKNOWN: u8 = 1;
     /// For [`crate::op::Op::Exit`]: the whole process is gone, not one thread.
     pub const PROCESS: u8 = 2;
+    /// For [`crate::op::Op::Exit`]: there is a session with the number of the thread that exits, and another thread served it last.
+    pub const NOT_ITS_SESSION: u8 = 4;
 }
 
 /// Key of an open interval: who waits for or holds what.

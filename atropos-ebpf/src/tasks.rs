@@ -26,22 +26,28 @@ pub(crate) fn exit() -> Option<()> {
     SCOPE.get_ptr(pid)?;
     let leader = pid == pid_tgid as u32;
     let tid = numbers::in_target(pid_tgid) as u32;
-    // A session that is a thread or a process ends with it; one that is an object ends by its own probe.
-    let _ = SESSIONS.remove(&SessionKey {
+    // A session that is a thread or a process ends with it; one that is an object ends by its own probe, also where its number is
+    // that of the thread by chance.
+    let key = SessionKey {
         session: u64::from(tid),
         pid,
         reserved: 0,
-    });
+    };
+    let mut flags = 0;
+    // SAFETY: the pointer comes from a map lookup in this program run.
+    if SESSIONS
+        .get_ptr(&key)
+        .is_some_and(|session| unsafe { (*session).tid } != tid)
+    {
+        flags |= EventRecord::NOT_ITS_SESSION;
+    } else {
+        let _ = SESSIONS.remove(&key);
+    }
     if leader {
         let _ = SCOPE.remove(&pid);
+        flags |= EventRecord::PROCESS;
     }
-    emit(
-        Op::Exit,
-        pid,
-        tid,
-        u64::from(tid),
-        if leader { EventRecord::PROCESS } else { 0 },
-    );
+    emit(Op::Exit, pid, tid, u64::from(tid), flags);
     Some(())
 }
 

@@ -216,6 +216,7 @@ fn event(decoded: &Decoded) -> Option<Event> {
     let kind = match op {
         Op::RequestBegin => EventKind::RequestBegin,
         Op::RequestEnd => EventKind::RequestEnd,
+        Op::Exit if record.flags & EventRecord::NOT_ITS_SESSION != 0 => return None,
         Op::SessionEnd | Op::Exit => EventKind::SessionEnd,
         Op::WaitBegin | Op::Enqueue => EventKind::WaitBegin { resource, instance },
         Op::WaitEnd | Op::Dequeue => EventKind::WaitEnd { resource, instance },

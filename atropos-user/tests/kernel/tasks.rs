@@ -30,6 +30,32 @@ fn the_exit_of_a_thread_is_told_and_what_it_held_is_closed() {
 }
 
 #[test]
+fn the_exit_of_a_thread_is_not_the_end_of_a_session_that_has_its_number_by_chance() {
+    let mut bench = Bench::start();
+    bench.probe(
+        "op_begin",
+        SiteSpec {
+            instance: ArgSpec::NONE,
+            ..spec(Op::RequestBegin, SiteSpec::EMIT)
+        },
+    );
+    let number: u64 = bench.target.ask("namesake").parse().unwrap();
+    let exit = bench.wait_for(Op::Exit);
+    assert_eq!(
+        (exit.session, exit.flags),
+        (number, EventRecord::NOT_ITS_SESSION)
+    );
+    bench
+        .kernel
+        .close_exited(&BTreeSet::from([(exit.pid, exit.tid)]));
+    let sessions = bench.kernel.sessions();
+    assert!(
+        sessions.iter().any(|(key, _)| key.session == number),
+        "{sessions:?}"
+    );
+}
+
+#[test]
 fn a_forked_child_comes_into_scope_and_leaves_it_when_it_exits() {
     let mut bench = Bench::start();
     bench
