@@ -4,6 +4,7 @@ use atropos::agent::clock::monotonic_ns;
 use atropos::engine::record::Level;
 
 use super::attached::{attach, hits, resolve};
+use super::common::wait_for;
 use super::fixture::Fixture;
 
 pub(super) const OPS: &str = r#"
@@ -51,6 +52,22 @@ fn pass(target: &mut Fixture) {
     for line in ["wait 1 2", "begin 1", "acquire 1 2 3"] {
         target.tell(line);
     }
+}
+
+#[test]
+fn a_process_whose_main_thread_has_left_the_others_alone_stays_in_scope_and_that_is_a_loss() {
+    let mut target = Fixture::start();
+    let mut probes = attach(&resolve(target.pid(), OPS));
+    target.tell("headless");
+    let lost = wait_for("the exit to be seen", || {
+        let harvest = probes.harvest(monotonic_ns());
+        let lost = harvest.unwrap_or_else(|error| panic!("{error:#}")).lost;
+        (lost > 0).then_some(lost)
+    });
+    assert_eq!(lost, 1);
+    let before = hits(&probes)[0];
+    target.tell("wait 1 2");
+    assert_eq!(hits(&probes)[0], before + 1);
 }
 
 #[test]

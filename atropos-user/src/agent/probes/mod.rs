@@ -33,7 +33,7 @@ use crate::governor::{Change, Costs, Governor, Reading};
 use crate::kernel::{
     Counters, Decoded, Kernel, Latencies, OrderSite, Orders, Ring, calibrate, give_back_heap,
 };
-use crate::target::we_count_as_the_kernel;
+use crate::target::{Process, we_count_as_the_kernel};
 use cpu::CpuMeter;
 use fitted::Fitted;
 use kept::{SWEEP_EVERY_NS, close_unseen};
@@ -92,6 +92,7 @@ pub struct Probes {
     harvested_ns: u64,
     latency_before: Box<Latencies>,
     lost_before: u64,
+    process: Process,
     forks: bool,
     marks: bool,
     resources: Vec<String>,
@@ -137,6 +138,7 @@ impl Probes {
             harvested_ns: now_ns,
             latency_before: Box::new([0; BUCKETS]),
             lost_before: 0,
+            process: resolved.process.clone(),
             forks: preset.matching.forks,
             marks: preset.matching.marks,
             resources: resources
@@ -255,8 +257,9 @@ impl Probes {
                 *unreadable += 1;
             }
         }
+        harvest.lost = self.watch_headless(&harvest.events)?;
         let lost = self.counters.lost()?.iter().sum::<u64>() + self.ring.unreadable_count();
-        harvest.lost = lost - self.lost_before;
+        harvest.lost += lost - self.lost_before;
         self.lost_before = lost;
         if let Some(since_ns) = self.requests_since_ns() {
             harvest.covered_ns = now_ns.saturating_sub(since_ns.max(self.harvested_ns));
@@ -275,6 +278,26 @@ impl Probes {
         harvest.kept = self.marks.then(|| self.kept());
         self.fit(now_ns)?;
         Ok(harvest)
+    }
+
+    /// Brings the target back into scope if its main thread has left the other threads alone, which looks like its end. What they
+    /// did since counts as one loss, since nobody knows it.
+    fn watch_headless(&mut self, events: &[Decoded]) -> Result<u64> {
+        let pid = self.process.pid();
+        let is_end = |decoded: &Decoded| {
+            decoded.op == Op::Exit
+                && decoded.record.flags & EventRecord::PROCESS != 0
+                && decoded.record.pid == pid
+        };
+        let others = || {
+            let threads = self.process.thread_ids().unwrap_or_default();
+            threads.iter().any(|thread| *thread != pid)
+        };
+        if !events.iter().any(is_end) || !others() {
+            return Ok(0);
+        }
+        self.kernel.watch(pid, scope(self.forks))?;
+        Ok(1)
     }
 
     /// Since when the request probes have been attached, if they are.
@@ -388,13 +411,18 @@ impl Probes {
     }
 }
 
+/// What a process in scope brings into it.
+fn scope(forks: bool) -> Scope {
+    Scope {
+        flags: if forks { Scope::FOLLOW_FORKS } else { 0 },
+        reserved: 0,
+    }
+}
+
 /// Brings the process into scope and, where sessions are processes, those that it has forked and will fork.
 fn watch(kernel: &mut Kernel, resolved: &Resolved) -> Result<()> {
     let forks = resolved.preset.matching.forks;
-    let scope = Scope {
-        flags: if forks { Scope::FOLLOW_FORKS } else { 0 },
-        reserved: 0,
-    };
+    let scope = scope(forks);
     if !we_count_as_the_kernel() {
         bail!(
             "the kernel tells of processes by the machine's numbers, and the agent runs where they mean others (a container with a PID \
