@@ -30,6 +30,7 @@ mod maps;
 mod numbers;
 mod ops;
 mod orders;
+mod ring;
 mod tasks;
 mod usage;
 mod wakes;

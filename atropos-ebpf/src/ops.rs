@@ -10,8 +10,8 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::ProbeContext;
 
 use crate::args::{Arguments, cookie};
-use crate::maps::{EVENTS, NO_WAKEUP, OPEN, SCOPE, SESSIONS, SINCE, SITES};
-use crate::{counters, numbers, usage};
+use crate::maps::{OPEN, SCOPE, SESSIONS, SINCE, SITES};
+use crate::{counters, numbers, ring, usage};
 
 /// One passing of a site, with its arguments evaluated.
 pub(crate) struct Pass {
@@ -257,14 +257,10 @@ fn open_key(pass: &Pass, hold: bool) -> OpenKey {
     }
 }
 
-/// Sends a record; one that does not fit is counted, never waited for.
+/// Tells of a passing.
 #[inline(always)]
 fn emit(pass: &Pass, site: u16, op: u8, generation: u32, flags: u8) {
-    let Some(mut entry) = EVENTS.reserve(0) else {
-        counters::lost(Loss::Ring);
-        return;
-    };
-    entry.write(EventRecord {
+    ring::send(|| EventRecord {
         at_ns: pass.at_ns,
         session: pass.session,
         instance: pass.instance,
@@ -278,5 +274,4 @@ fn emit(pass: &Pass, site: u16, op: u8, generation: u32, flags: u8) {
         flags,
         reserved: [0; 6],
     });
-    entry.submit(NO_WAKEUP);
 }

@@ -3,7 +3,6 @@
 //! The thread that passes compares what it is doing with what the order is about, and is signalled on the spot. It runs
 //! nothing of its own between the two, so that the signal reaches this request or nobody.
 
-use atropos_common::limits::Loss;
 use atropos_common::op::Op;
 use atropos_common::order::{OrderKey, OrderState, OrderValue};
 use atropos_common::record::EventRecord;
@@ -12,9 +11,9 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_send_sig
 use aya_ebpf::programs::ProbeContext;
 
 use crate::args::{Arguments, cookie};
-use crate::maps::{EVENTS, NO_WAKEUP, ORDERS, SITES};
+use crate::maps::{ORDERS, SITES};
 use crate::ops::guard_holds;
-use crate::{counters, numbers};
+use crate::{counters, numbers, ring};
 
 /// A place of orders was passed: carries out the one that waits for this thread, if there is one and its time is not over.
 #[inline(always)]
@@ -67,11 +66,7 @@ fn signal(
         return OrderState::Refused;
     }
     let session = arguments.eval(&spec.session);
-    let Some(mut entry) = EVENTS.reserve(0) else {
-        counters::lost(Loss::Ring);
-        return OrderState::Delivered;
-    };
-    entry.write(EventRecord {
+    ring::send(|| EventRecord {
         at_ns: order.found_ns,
         session,
         instance: 0,
@@ -85,6 +80,5 @@ fn signal(
         flags: 0,
         reserved: [0; 6],
     });
-    entry.submit(NO_WAKEUP);
     OrderState::Delivered
 }

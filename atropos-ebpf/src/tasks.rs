@@ -8,8 +8,8 @@ use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::TracePointContext;
 
-use crate::maps::{EVENTS, NO_WAKEUP, SCOPE, SESSIONS};
-use crate::{counters, numbers};
+use crate::maps::{SCOPE, SESSIONS};
+use crate::{counters, numbers, ring};
 
 /// Offset of `pid` in the record of `task:task_newtask` (its format file says so; it follows the 8-byte common header).
 const NEWTASK_PID: usize = 8;
@@ -33,12 +33,11 @@ pub(crate) fn exit() -> Option<()> {
         pid,
         reserved: 0,
     };
-    let mut flags = 0;
+    let session = SESSIONS.get_ptr(&key);
     // SAFETY: the pointer comes from a map lookup in this program run.
-    if SESSIONS
-        .get_ptr(&key)
-        .is_some_and(|session| unsafe { (*session).tid } != tid)
-    {
+    let is_namesake = session.is_some_and(|session| unsafe { (*session).tid } != tid);
+    let mut flags = 0;
+    if is_namesake {
         flags |= EventRecord::NOT_ITS_SESSION;
     } else {
         let _ = SESSIONS.remove(&key);
@@ -90,11 +89,7 @@ pub(crate) fn new(ctx: &TracePointContext) -> Option<()> {
 /// Sends a record about a task; `session` is the exiting thread, or the parent of a new process.
 #[inline(always)]
 fn emit(op: Op, pid: u32, tid: u32, session: u64, flags: u8) {
-    let Some(mut entry) = EVENTS.reserve(0) else {
-        counters::lost(Loss::Ring);
-        return;
-    };
-    entry.write(EventRecord {
+    ring::send(|| EventRecord {
         // SAFETY: the helper has no preconditions.
         at_ns: unsafe { bpf_ktime_get_ns() },
         session,
@@ -109,5 +104,4 @@ fn emit(op: Op, pid: u32, tid: u32, session: u64, flags: u8) {
         flags,
         reserved: [0; 6],
     });
-    entry.submit(NO_WAKEUP);
 }
