@@ -129,6 +129,31 @@ fn usage_adds_up_over_contended_instances() {
 }
 
 #[test]
+fn usage_of_an_instance_begins_when_the_task_first_had_it() {
+    // It reads the table, and now queues to change it.
+    let waits = vec![
+        wait(1, 7, 9000, &[granted(4, 8500)]),
+        wait(2, 7, 9500, &[granted(1, 8000)]),
+        wait(3, 7, 9500, &[queued(1, 9000)]),
+    ];
+    let ledger = ledger(10_000, waits, vec![busy(1, 8000), busy(4, 8500)]);
+    assert_close(scored(&ledger, 1).parts[0].usage_s, 2.0);
+}
+
+#[test]
+fn a_future_by_progress_ends_at_ten_times_the_past_and_at_ten_minutes() {
+    let of = |used_s: u64| {
+        let since_ms = 1_000_000 - used_s * 1000;
+        let mut holder = busy(1, since_ms);
+        holder.progress = Some(0.01);
+        let waits = vec![wait(2, 7, 999_500, &[granted(1, since_ms)])];
+        scored(&ledger(1_000_000, waits, vec![holder]), 1).gain_s()
+    };
+    assert_close(of(5), 50.0);
+    assert_close(of(100), 600.0);
+}
+
+#[test]
 fn a_holder_that_waited_in_the_line_holds_only_since_it_was_granted() {
     let mut ledger = ledger(
         9900,

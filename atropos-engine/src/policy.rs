@@ -137,6 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn equal_scores_go_to_the_larger_blame_where_it_is_contended() {
+        let with_blame = |key: u64, blame: [f64; 2]| {
+            let mut task = task(key, &[1.0, 1.0]);
+            for (part, blame) in task.parts.iter_mut().zip(blame) {
+                part.blame = blame;
+            }
+            task
+        };
+        let much_of_little = with_blame(1, [0.1, 0.8]);
+        let some_of_much = with_blame(2, [0.6, 0.1]);
+        let ranked = MultiObjective.rank(&[0.8, 0.2], &[much_of_little, some_of_much]);
+        assert_eq!(ranked[0].index, 1);
+    }
+
+    #[test]
     fn equal_scores_go_to_who_is_in_the_way_for_longer_and_then_to_the_smaller_key() {
         let mut older = task(9, &[1.0]);
         older.in_way_since_ns = 50;

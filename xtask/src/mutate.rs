@@ -31,6 +31,14 @@ const TESTS: [&[&str]; 3] = [
         "budget",
         "--test",
         "usage",
+        "--test",
+        "climb",
+        "--test",
+        "limits",
+        "--test",
+        "requeue",
+        "--test",
+        "every_order",
     ],
     &["--test", "properties"],
 ];
@@ -38,9 +46,9 @@ const TESTS: [&[&str]; 3] = [
 /// The verb `mutate`.
 #[derive(clap::Args)]
 pub(crate) struct Mutate {
-    /// Only changes whose file or formula has this in it.
+    /// Only changes whose file or formula has this in it (may be given several times).
     #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    only: Vec<String>,
     /// See that every change applies, and run nothing.
     #[arg(long)]
     check: bool,
@@ -119,9 +127,8 @@ impl Mutate {
     }
 
     fn wants(&self, mutation: &Mutation) -> bool {
-        self.only
-            .as_ref()
-            .is_none_or(|text| mutation.file.contains(text) || mutation.formula.contains(text))
+        let has = |text: &String| mutation.file.contains(text) || mutation.formula.contains(text);
+        self.only.is_empty() || self.only.iter().any(has)
     }
 }
 
@@ -245,6 +252,17 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_test_of_the_engine_is_asked_but_for_those_that_measure() {
+        let tests = workspace().join(CRATE).join("tests");
+        for entry in fs::read_dir(tests).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let is_asked = TESTS.iter().any(|tests| tests.contains(&name));
+            assert!(is_asked || ["kit", "memory"].contains(&name), "{name}");
+        }
+    }
 
     #[test]
     fn every_change_applies_to_the_sources_as_they_are() {

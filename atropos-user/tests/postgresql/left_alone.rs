@@ -31,7 +31,7 @@ async fn autovacuum_that_gives_back_the_end_of_a_table() {
     hurry_autovacuum(&server).await;
     let (admin, _) = server.connect().await;
     // It gives up, for this time, if somebody has the table whenever it looks; then there is more to be cleaned away.
-    let mut rounds = (1..=9).map(|round| (round, 1000 - 100 * round));
+    let mut rounds = (1..=45).map(|round| (round, 3000 - 60 * round));
     let pages = loop {
         let (round, rows) = rounds.next().expect("the end is given back");
         let clean = format!("delete from tail where id > {rows}");
