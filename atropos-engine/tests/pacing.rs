@@ -141,12 +141,20 @@ fn culprits_of_several_tables_are_ended_in_one_decision_and_waited_for_together(
 }
 
 #[test]
-fn beside_a_long_holder_one_that_is_about_to_let_go_is_left() {
+fn beside_a_long_holder_one_that_is_about_to_let_go_or_that_is_twice_as_far_is_left() {
+    for progress in [0.8, 0.19] {
+        assert_eq!(ended_beside_one_that_has_just_begun(progress), [1]);
+    }
+    assert_eq!(ended_beside_one_that_has_just_begun(0.12), [1, 2]);
+}
+
+/// Whom one decision ends where one culprit has a tenth of its work behind it and another, 2, so much.
+fn ended_beside_one_that_has_just_begun(progress: f64) -> Vec<u64> {
     let mut world = World::new(settings());
     world.victims(100, 12, T, 80);
     world.victims(200, 12, OTHER, 80);
     world.run(3000);
-    for (key, progress, table) in [(1, 0.1, T), (2, 0.8, OTHER)] {
+    for (key, progress, table) in [(1, 0.1, T), (2, progress, OTHER)] {
         world.begin(key, None, "select for update");
         world.edit(key, |state| {
             state.since_ns -= 2000 * MS;
@@ -155,7 +163,7 @@ fn beside_a_long_holder_one_that_is_about_to_let_go_is_left() {
         world.lock(key, table, EXCLUSIVE);
     }
     world.run(250);
-    assert_eq!(world.targets(), [1]);
+    world.targets()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod kit;
 
 use atropos_engine::record::{Effect, Level, OutcomeKind, OverloadState, PassedOver};
-use atropos_engine::settings::{Mode, Settings};
+use atropos_engine::settings::{Mode, Settings, SloLimit};
 use kit::{
     BACKUP, DDL, EXCLUSIVE, MS, OTHER, Obey, SHARED, Sense, T, WRITE, World, alter,
     breach_to_decision_ns, c1, m01, settings, sleeper,
@@ -187,6 +187,21 @@ fn the_level_rises_within_a_tick_of_a_long_wait_and_falls_after_a_quiet_time() {
     assert!(!world.effects.contains(&Effect::Level(Level::Calm)));
     world.run(700);
     assert!(world.effects.contains(&Effect::Level(Level::Calm)));
+}
+
+#[test]
+fn a_wait_of_half_the_limit_is_a_sign_and_a_shorter_one_is_none() {
+    let mut settings = settings();
+    settings.slo.limit = SloLimit::Absolute { ns: 400 * MS };
+    let mut world = World::new(settings);
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, Some(DDL), "alter");
+    world.lock(1, T, EXCLUSIVE);
+    world.run(190);
+    assert_eq!(world.effects, []);
+    world.run(140);
+    assert_eq!(world.effects, [Effect::Level(Level::Suspect)]);
 }
 
 #[test]
