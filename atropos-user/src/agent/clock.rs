@@ -15,11 +15,21 @@ pub fn thread_cpu_ns() -> u64 {
     read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of a process in nanoseconds, its ended threads included; nothing if it is gone.
-pub fn process_cpu_ns(pid: u32) -> Option<u64> {
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
-    let clock = nix::time::clock_getcpuclockid(pid).ok()?;
-    clock_gettime(clock).ok().map(time_ns)
+/// The CPU clock of a process: to be asked for once, since it takes a system call.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuClock(ClockId);
+
+impl CpuClock {
+    /// Of this process; nothing if it is gone.
+    pub fn of(pid: u32) -> Option<Self> {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
+        nix::time::clock_getcpuclockid(pid).ok().map(Self)
+    }
+
+    /// CPU time of the process in nanoseconds, its ended threads included; nothing if it is gone.
+    pub fn used_ns(self) -> Option<u64> {
+        clock_gettime(self.0).ok().map(time_ns)
+    }
 }
 
 /// The wall clock in nanoseconds since 1970.

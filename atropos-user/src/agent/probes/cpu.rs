@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::agent::clock;
+use crate::agent::clock::CpuClock;
 use crate::target::Process;
 
 /// How often the list of child processes is read. 1 s: who lives for less adds little.
@@ -12,8 +12,8 @@ const CHILDREN_EVERY_NS: u64 = 1_000_000_000;
 pub(super) struct CpuMeter {
     process: Process,
     forks: bool,
-    /// Clock of each process at the reading before.
-    clocks_ns: BTreeMap<u32, u64>,
+    /// Clock of each process, and what it showed at the reading before.
+    clocks: BTreeMap<u32, (CpuClock, u64)>,
     listed_ns: Option<u64>,
 }
 
@@ -22,7 +22,7 @@ impl CpuMeter {
         let mut meter = Self {
             process: process.clone(),
             forks,
-            clocks_ns: BTreeMap::new(),
+            clocks: BTreeMap::new(),
             listed_ns: None,
         };
         meter.include(process.pid());
@@ -32,8 +32,8 @@ impl CpuMeter {
     /// CPU time used since the reading before. What a child used after its last reading is not in it.
     pub(super) fn used_ns(&mut self, now_ns: u64) -> u64 {
         let mut used_ns = 0;
-        self.clocks_ns
-            .retain(|pid, before_ns| match clock::process_cpu_ns(*pid) {
+        self.clocks
+            .retain(|_, (clock, before_ns)| match clock.used_ns() {
                 Some(after_ns) => {
                     used_ns += after_ns.saturating_sub(*before_ns);
                     *before_ns = after_ns;
@@ -54,10 +54,11 @@ impl CpuMeter {
     }
 
     fn include(&mut self, pid: u32) {
-        if !self.clocks_ns.contains_key(&pid)
-            && let Some(clock_ns) = clock::process_cpu_ns(pid)
+        if !self.clocks.contains_key(&pid)
+            && let Some(clock) = CpuClock::of(pid)
+            && let Some(used_ns) = clock.used_ns()
         {
-            self.clocks_ns.insert(pid, clock_ns);
+            self.clocks.insert(pid, (clock, used_ns));
         }
     }
 }
