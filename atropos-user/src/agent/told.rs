@@ -196,8 +196,12 @@ fn snapshot(
 ) -> Snapshot {
     let mut complete = true;
     let mut listed = Vec::new();
+    let explained = waits
+        .iter()
+        .filter(|wait| is_explained(kind, wait, waits, holds));
+    let explained: Vec<&Open> = explained.collect();
     for wait in waits {
-        let blockers = blockers(kind, wait, waits, holds);
+        let blockers = blockers(kind, wait, (waits, &explained), holds);
         complete &= !blockers.is_empty();
         if !blockers.is_empty() {
             listed.push(Wait {
@@ -230,13 +234,30 @@ fn snapshot(
     }
 }
 
+/// Whether one that has or wants an instance keeps another from having it.
+fn excludes(kind: Kind, other: &Open, wait: &Open) -> bool {
+    let together = kind == Kind::Lock && wait.mode == SHARED && other.mode == SHARED;
+    other.instance == wait.instance && other.session != wait.session && !together
+}
+
+/// Whether somebody who excludes a waiter has what it waits for, or waits for it longer.
+fn is_explained(kind: Kind, wait: &Open, waits: &[Open], holds: &[Open]) -> bool {
+    let holds = holds.iter().any(|hold| excludes(kind, hold, wait));
+    let came_before = |other: &Open| other.since_ns < wait.since_ns && excludes(kind, other, wait);
+    holds || waits.iter().any(came_before)
+}
+
 /// Everybody who must go before a wait can end: holders; of a lock, also those who wait for it longer. Where nobody holds it in a
-/// mode that excludes the waiter and nobody came before, somebody who queues must be in its way all the same, whatever the order.
-fn blockers(kind: Kind, wait: &Open, waits: &[Open], holds: &[Open]) -> Vec<Blocker> {
-    let in_way = |other: &&Open| {
-        let excludes = kind != Kind::Lock || wait.mode != SHARED || other.mode != SHARED;
-        other.instance == wait.instance && other.session != wait.session && excludes
-    };
+/// mode that excludes the waiter and nobody came before, somebody who queues must be in its way all the same, whatever the order:
+/// a wait is told of a moment before it stands in the line, where another can have passed it. Such a waiter is behind, and so in
+/// nobody's way itself.
+fn blockers(
+    kind: Kind,
+    wait: &Open,
+    (waits, explained): (&[Open], &[&Open]),
+    holds: &[Open],
+) -> Vec<Blocker> {
+    let in_way = |other: &&Open| excludes(kind, other, wait);
     let blocker = |kind| {
         move |other: &Open| Blocker {
             session: SessionKey(other.session),
@@ -257,11 +278,12 @@ fn blockers(kind: Kind, wait: &Open, waits: &[Open], holds: &[Open]) -> Vec<Bloc
     if kind != Kind::Lock {
         return blockers;
     }
-    let queued = || waits.iter().filter(in_way);
-    let earlier = queued().filter(|other| other.since_ns < wait.since_ns);
+    let earlier = explained.iter().copied().filter(in_way);
+    let earlier = earlier.filter(|other| other.since_ns < wait.since_ns);
     blockers.extend(earlier.map(blocker(BlockKind::Queued)));
     if blockers.is_empty() {
-        blockers.extend(queued().map(blocker(BlockKind::Queued)));
+        let queued = waits.iter().filter(in_way);
+        blockers.extend(queued.map(blocker(BlockKind::Queued)));
     }
     blockers
 }

@@ -94,6 +94,11 @@ fn whoever_waits_though_nobody_excludes_it_waits_for_somebody_who_queues() {
         open(2, LOCK, false, 0, 30),
     ]);
     assert_eq!(blockers_of(&view, LOCK, 3), [(2, true)]);
+    assert_eq!(
+        blockers_of(&view, LOCK, 2),
+        [(1, false)],
+        "the other is behind it, though it was told of before: no circle"
+    );
 }
 
 #[test]

@@ -116,11 +116,11 @@ fn tables_of_an_array_are_overridden_by_name_and_others_are_appended() {
 #[test]
 fn a_budget_is_overridden_key_by_key_and_has_defaults() {
     let usual = config::load("mariadb").unwrap().budget;
-    assert_eq!((usual.calm, usual.suspect), (0.01, 0.05));
+    assert_eq!((usual.calm, usual.suspect), (0.005, 0.03));
     let preset = good(&format!(
-        "{MARIADB}[budget]\ncalm = \"0.5%\"\ncalibrate = false\n"
+        "{MARIADB}[budget]\ncalm = \"1%\"\ncalibrate = false\n"
     ));
-    assert_eq!((preset.budget.calm, preset.budget.suspect), (0.005, 0.05));
+    assert_eq!((preset.budget.calm, preset.budget.suspect), (0.01, 0.03));
     assert!(!preset.calibrate);
 }
 
