@@ -137,6 +137,8 @@ pub(super) struct Ledger {
     pub(super) tick_count: u64,
     /// Room for the sessions that a tick does not list.
     pub(super) unlisted: Vec<SessionKey>,
+    /// Room for the states of sessions that the next tick lists anew: what the latest one let go.
+    pub(super) spare: Vec<SessionState>,
 }
 
 impl Ledger {
@@ -158,6 +160,7 @@ impl Ledger {
             listed: Vec::new(),
             blockers: HashSet::default(),
             unlisted: Vec::new(),
+            spare: Vec::new(),
             names: BTreeMap::new(),
             past: vec![SlidingSum::new(window_ns); resource_count],
             partial: vec![false; resource_count],

@@ -96,6 +96,9 @@ impl Ledger {
         }
         if let Some(known) = self.sessions.at_mut(place) {
             known.progress.look(state, same, at_ns);
+            if known.state.is_none() {
+                known.state = self.spare.pop();
+            }
             match &mut known.state {
                 Some(former) => renew(former, state),
                 None => known.state = Some(state.clone()),
@@ -136,6 +139,7 @@ impl Ledger {
     fn sessions_gone_idle(&mut self, at_ns: u64) {
         let mut unlisted = std::mem::take(&mut self.unlisted);
         unlisted.clear();
+        self.spare.clear();
         let all = self.sessions.briefs();
         let missing = all.filter(|(_, brief)| brief.listed_in != self.tick_count);
         unlisted.extend(missing.map(|(key, _)| *key));
@@ -152,7 +156,7 @@ impl Ledger {
                 self.close_wait(*key, at_ns);
             }
             let (known, brief) = self.sessions.entry(*key).both();
-            known.state = None;
+            self.spare.extend(known.state.take());
             brief.listed = None;
             brief.waited_ns = 0;
         }
@@ -217,8 +221,15 @@ fn renew(former: &mut SessionState, state: &SessionState) {
         std::mem::take(&mut former.principal),
         std::mem::take(&mut former.digest),
     );
-    principal.clone_from(&state.principal);
-    digest.clone_from(&state.digest);
+    for (text, told) in [
+        (&mut principal, &state.principal),
+        (&mut digest, &state.digest),
+    ] {
+        if !text.is_empty() || !told.is_empty() {
+            text.clear();
+            text.push_str(told);
+        }
+    }
     *former = SessionState {
         principal,
         digest,

@@ -161,10 +161,8 @@ impl<K: Copy + Ord + Hash, V, B: Default> Table<K, V, B> {
 
     /// What is kept in brief of all, in no order that means anything.
     pub(super) fn briefs(&self) -> impl Iterator<Item = (&K, &B)> {
-        self.briefs
-            .iter()
-            .flatten()
-            .map(|(key, brief)| (key, brief))
+        let briefs = self.briefs.iter();
+        briefs.filter_map(|brief| brief.as_ref().map(|(key, brief)| (key, brief)))
     }
 
     /// Keys, in order.
