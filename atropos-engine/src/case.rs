@@ -162,7 +162,6 @@ impl<'a> Case<'a> {
 
 /// Somebody has already asked the target to end it. An idle session takes no notice of a statement cancel.
 pub(super) fn is_under_way(ledger: &Ledger, state: &SessionState) -> bool {
-    let known = ledger.sessions.get(&state.session);
-    let killed = known.is_some_and(|known| known.killed_ns.is_some());
+    let killed = ledger.is_killed(state.session);
     state.activity == Activity::Busy && (killed || state.killed)
 }

@@ -4,7 +4,7 @@
 use super::detector::{Detector, Flight};
 use super::graph::Graph;
 use super::guard::id_of;
-use super::input::{Activity, BlockKind, InstanceKey, ResourceId};
+use super::input::{BlockKind, InstanceKey, ResourceId};
 use super::ledger::Ledger;
 use super::record::{Assessment, MostUsed};
 use super::settings::{Kind, Settings};
@@ -100,13 +100,12 @@ fn ratio(part: f64, whole: f64) -> f64 {
 fn busy_s(ledger: &Ledger, detector: &Detector) -> f64 {
     let in_flight_ns: u64 = ledger
         .sessions
-        .iter_any()
-        .filter_map(|(key, known)| match &known.state {
-            Some(state) => {
-                (state.activity == Activity::Busy && !state.own).then_some(state.since_ns)
-            }
+        .briefs()
+        .filter_map(|(key, brief)| match brief.listed {
+            Some(_) => brief.busy_since_ns(),
             // A session that no tick has listed yet runs a request if it waits.
-            None => ledger.waits.get(key).map(|wait| wait.since_ns),
+            None if brief.waits => ledger.waits.get(key).map(|wait| wait.since_ns),
+            None => None,
         })
         .map(|since_ns| within_ns(since_ns, ledger.now_ns, ledger.window_ns))
         .fold(0, u64::saturating_add);

@@ -128,16 +128,21 @@ fn order(graph: &mut Graph, links: &[Option<Link<'_>>]) -> Vec<usize> {
 }
 
 /// Takes nodes off that nobody left points at, the smallest first; when there are none, cuts the circles at their smallest
-/// member. `pending` is how many point at each. Returns them in that order, and which were taken off.
+/// member. `pending` is how many point at each. Who points at nobody goes as soon as it may, whatever its size: for nobody
+/// anything depends on when. Returns them in that order, and which were taken off.
 fn peel<I: Iterator<Item = usize>>(
     out: impl Fn(usize) -> I,
     mut pending: Vec<usize>,
     mut cuts: BTreeSet<usize>,
 ) -> (Vec<usize>, Vec<bool>) {
+    let is_end = |place: usize| out(place).next().is_none();
     let free = (0..pending.len()).filter(|place| pending[*place] == 0);
-    let mut ready: BinaryHeap<Reverse<usize>> = free.map(Reverse).collect();
+    let (mut order, free): (Vec<usize>, Vec<usize>) = free.partition(|place| is_end(*place));
+    let mut ready: BinaryHeap<Reverse<usize>> = free.into_iter().map(Reverse).collect();
     let mut is_off = vec![false; pending.len()];
-    let mut order = Vec::with_capacity(pending.len());
+    for end in &order {
+        is_off[*end] = true;
+    }
     while let Some(place) = ready
         .pop()
         .map(|Reverse(place)| place)
@@ -148,9 +153,15 @@ fn peel<I: Iterator<Item = usize>>(
             continue;
         }
         order.push(place);
-        for next in out(place).filter(|next| !is_off[*next]) {
+        for next in out(place) {
+            if is_off[next] {
+                continue;
+            }
             pending[next] -= 1;
-            if pending[next] == 0 {
+            if pending[next] == 0 && is_end(next) {
+                is_off[next] = true;
+                order.push(next);
+            } else if pending[next] == 0 {
                 ready.push(Reverse(next));
             }
         }

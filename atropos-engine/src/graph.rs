@@ -99,20 +99,13 @@ pub(super) struct Graph {
 impl Graph {
     /// A graph of these sessions, in whatever order and however often they come, with nothing known of them.
     pub(super) fn of(sessions: impl Iterator<Item = SessionKey>) -> Self {
-        let (least, _) = sessions.size_hint();
-        let mut places = HashMap::with_capacity_and_hasher(least, FxBuildHasher);
-        for session in sessions {
-            places.insert(session, 0);
-        }
-        let mut keys: Vec<SessionKey> = places.keys().copied().collect();
+        let mut keys: Vec<SessionKey> = sessions.collect();
         keys.sort_unstable();
-        for (place, key) in keys.iter().enumerate() {
-            places.insert(*key, place);
-        }
+        keys.dedup();
         Self {
             nodes: vec![Node::default(); keys.len()],
+            places: keys.iter().copied().zip(0..).collect(),
             keys,
-            places,
         }
     }
 

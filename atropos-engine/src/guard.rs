@@ -232,7 +232,12 @@ impl Guard {
 
 /// The class of a session, if it has one.
 pub(super) fn class_of<'a>(settings: &'a Settings, state: &SessionState) -> Option<&'a Class> {
-    settings.classes.get(usize::from(state.class?))
+    class_at(settings, state.class)
+}
+
+/// The class of this index, if there is one.
+pub(super) fn class_at(settings: &Settings, class: Option<u16>) -> Option<&Class> {
+    settings.classes.get(usize::from(class?))
 }
 
 /// The first rung after `after` that works in this state.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
 
+use super::brief::Brief;
 use super::familiar::Familiar;
 use super::holds::{Holders, Holds};
 use super::input::{
@@ -33,16 +34,10 @@ use super::window::SlidingSum;
 pub(super) struct Session {
     /// As the latest tick listed it; `None` if it is plainly idle or was never listed.
     pub(super) state: Option<SessionState>,
-    /// Number of the tick that listed it latest.
-    pub(super) listed_in: u64,
     /// How the current request gets on.
     pub(super) progress: Pace,
-    /// Time that the current request spent in waits that are over.
-    pub(super) waited_ns: u64,
     /// The end of its latest wait.
     pub(super) last_wait: Option<PastWait>,
-    /// When somebody asked the target to cancel it.
-    pub(super) killed_ns: Option<u64>,
     /// What it holds, as far as events told.
     pub(super) holds: Holds,
     /// A release whose acquisition has not come yet.
@@ -50,11 +45,6 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// It is the agent's own.
-    pub(super) fn is_own(&self) -> bool {
-        self.state.as_ref().is_some_and(|state| state.own)
-    }
-
     /// When its latest wait ended, 0 if it never waited.
     pub(super) fn last_wait_end_ns(&self) -> u64 {
         self.last_wait.map_or(0, |last| last.end_ns)
@@ -120,7 +110,7 @@ pub(super) struct OpenWait {
 pub(super) struct Ledger {
     pub(super) now_ns: u64,
     pub(super) window_ns: u64,
-    pub(super) sessions: Table<SessionKey, Session>,
+    pub(super) sessions: Table<SessionKey, Session, Brief>,
     pub(super) waits: Table<SessionKey, OpenWait>,
     pub(super) holders: Holders,
     /// Waits that snapshots have listed, by instance, as of the latest snapshot.
@@ -147,6 +137,8 @@ pub(super) struct Ledger {
     pub(super) tick_count: u64,
     /// Room for the sessions that a tick does not list.
     pub(super) unlisted: Vec<SessionKey>,
+    /// Room for the states of sessions that the next tick lists anew: what the latest one let go.
+    pub(super) spare: Vec<SessionState>,
 }
 
 impl Ledger {
@@ -168,6 +160,7 @@ impl Ledger {
             listed: Vec::new(),
             blockers: HashSet::default(),
             unlisted: Vec::new(),
+            spare: Vec::new(),
             names: BTreeMap::new(),
             past: vec![SlidingSum::new(window_ns); resource_count],
             partial: vec![false; resource_count],
@@ -188,9 +181,9 @@ impl Ledger {
         let (at_ns, session) = (event.at_ns, event.session);
         match event.kind {
             EventKind::RequestBegin => {
-                if let Some(known) = self.sessions.get_mut(&session) {
-                    known.waited_ns = 0;
-                    known.killed_ns = None;
+                if let Some(brief) = self.sessions.brief_mut(&session) {
+                    brief.waited_ns = 0;
+                    brief.killed_ns = None;
                 }
             }
             EventKind::RequestEnd => self.close_older_wait(session, at_ns),
@@ -210,7 +203,7 @@ impl Ledger {
                 self.release(session, resource, instance, at_ns);
             }
             EventKind::ReleaseAll { resource } => self.release_all(session, Some(resource)),
-            EventKind::Killed => self.sessions.entry(session).or_default().killed_ns = Some(at_ns),
+            EventKind::Killed => self.sessions.entry(session).brief().killed_ns = Some(at_ns),
         }
     }
 
@@ -256,7 +249,7 @@ impl Ledger {
             Some(_) => self.close_wait(session, at_ns),
             None => {}
         }
-        let known = self.sessions.entry(session).or_default();
+        let (known, brief) = self.sessions.entry(session).both();
         if let Some(last) = known
             .last_wait
             .as_mut()
@@ -267,8 +260,8 @@ impl Ledger {
                 last.orphan = false;
                 last.begin_ns = at_ns;
                 let end_ns = last.end_ns;
-                known.waited_ns = known.waited_ns.saturating_add(end_ns - at_ns);
-                if !known.is_own() {
+                brief.waited_ns = brief.waited_ns.saturating_add(end_ns - at_ns);
+                if !brief.is_own() {
                     self.past[usize::from(resource.0)].add(at_ns, end_ns);
                 }
             }
@@ -290,7 +283,7 @@ impl Ledger {
     pub(super) fn open_wait(&mut self, mut wait: OpenWait) {
         self.next_number += 1;
         wait.number = self.next_number;
-        self.sessions.entry(wait.waiter).or_default();
+        self.sessions.entry(wait.waiter).brief().waits = true;
         self.waits.insert(wait.waiter, wait);
     }
 
@@ -348,10 +341,11 @@ impl Ledger {
         self.ended_waits += 1;
         let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
         let counts = !self.is_blind(wait.resource);
-        let known = self.sessions.entry(session).or_default();
+        let (known, brief) = self.sessions.entry(session).both();
+        brief.waits = false;
         // What cannot be seen whole must not explain why a request is slow.
         if counts {
-            known.waited_ns = known.waited_ns.saturating_add(end_ns - wait.since_ns);
+            brief.waited_ns = brief.waited_ns.saturating_add(end_ns - wait.since_ns);
         }
         let instance = wait.listed.is_some().then_some(wait.instance);
         known.last_wait = Some(PastWait {
@@ -361,7 +355,7 @@ impl Ledger {
             end_ns,
             orphan: false,
         });
-        if !known.is_own() {
+        if !brief.is_own() {
             self.past[usize::from(wait.resource.0)].add(wait.since_ns, end_ns);
         }
     }

@@ -20,6 +20,7 @@ pub mod settings;
 mod absent;
 mod again;
 mod blame;
+mod brief;
 mod case;
 mod choose;
 mod climb;
@@ -55,7 +56,7 @@ mod view;
 mod window;
 
 pub use decide::Survey;
-use input::{Activity, Input, OrderReport, Tick};
+use input::{Input, OrderReport, Tick};
 use record::{Effect, OutcomeKind};
 pub use settings::Settings;
 
@@ -209,21 +210,14 @@ impl Engine {
     fn look_in_flight(&self, graph: &Graph, flights: &mut Vec<Flight>) {
         let ledger = &self.ledger;
         flights.clear();
-        for (key, known) in ledger.sessions.iter_any() {
-            let wait = ledger.waits.get(key);
-            let since_ns = match &known.state {
-                Some(state) if state.own || state.activity != Activity::Busy => continue,
-                Some(state)
-                    if guard::class_of(&self.settings, state)
-                        .is_some_and(|class| class.protected) =>
-                {
-                    continue;
-                }
-                Some(state) => state.since_ns,
-                None => match wait {
-                    Some(wait) => wait.since_ns,
-                    None => continue,
-                },
+        for (key, brief) in ledger.sessions.briefs() {
+            let wait = brief.waits.then(|| ledger.waits.get(key)).flatten();
+            let since_ns = match (&brief.listed, wait) {
+                (Some(listed), _) if !listed.is_foreign_and_busy() => continue,
+                (Some(listed), _) if self.is_protected(listed.class) => continue,
+                (Some(listed), _) => listed.since_ns,
+                (None, Some(wait)) => wait.since_ns,
+                (None, None) => continue,
             };
             let culprit = graph.get(*key).is_some_and(|node| {
                 node.is_blamed()
@@ -235,7 +229,7 @@ impl Engine {
             }
             let seen = wait.filter(|wait| !ledger.is_blind(wait.resource));
             let open_ns = seen.map_or(0, |wait| ledger.now_ns.saturating_sub(wait.since_ns));
-            let waited_ns = known
+            let waited_ns = brief
                 .waited_ns
                 .saturating_add(open_ns)
                 .saturating_add(ledger.lost_to_use_ns(*key));
@@ -246,6 +240,10 @@ impl Engine {
                 waited_ns,
             });
         }
+    }
+
+    fn is_protected(&self, class: Option<u16>) -> bool {
+        guard::class_at(&self.settings, class).is_some_and(|class| class.protected)
     }
 
     fn report(&mut self, report: &OrderReport, out: &mut Vec<Effect>) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::hint::black_box;
 
+use super::brief::Listed;
 use super::input::{Activity, InstanceKey, ResourceId, SessionKey, SessionState, Tick};
 use super::ledger::Ledger;
 
@@ -44,9 +45,9 @@ impl Ledger {
             *place = self.sessions.place_of(&state.session);
         }
         let fetched = places.iter().flatten().filter_map(|place| {
-            let known = self.sessions.at(*place)?;
-            let state = known.state.as_ref()?;
-            Some(state.id ^ state.fingerprint ^ known.listed_in ^ known.waited_ns)
+            let brief = self.sessions.brief_at(*place)?;
+            let state = self.sessions.at(*place)?.state.as_ref()?;
+            Some(state.id ^ state.fingerprint ^ brief.listed_in)
         });
         black_box(fetched.fold(0, |sum, one| sum ^ one));
         places
@@ -72,14 +73,9 @@ impl Ledger {
             }
             None => {}
         }
-        if state.activity == Activity::Busy {
-            self.clip_wait_to_request(key, state.since_ns.min(self.now_ns));
-        } else if self
-            .waits
-            .get(&key)
-            .is_some_and(|wait| wait.listed.is_none() && wait.since_ns <= at_ns)
-        {
-            self.close_wait(key, at_ns);
+        let brief = place.and_then(|place| self.sessions.brief_at(place));
+        if brief.is_some_and(|brief| brief.waits) {
+            self.wait_goes_on(state, at_ns);
         }
         if !same {
             // What a session used before it was listed for the first time is already this request's.
@@ -89,20 +85,38 @@ impl Ledger {
             self.familiar.begun(state, at_ns);
         }
         let place = place.unwrap_or_else(|| self.sessions.entry(key).place());
-        let Some(known) = self.sessions.at_mut(place) else {
-            return;
-        };
-        known.progress.look(state, same, at_ns);
-        if !same {
-            known.waited_ns = 0;
-            known.killed_ns = known
-                .killed_ns
-                .filter(|killed_ns| *killed_ns >= state.since_ns);
+        if let Some(brief) = self.sessions.brief_at_mut(place) {
+            brief.listed_in = self.tick_count;
+            brief.listed = Some(Listed::of(state));
+            if !same {
+                brief.waited_ns = 0;
+                let killed_ns = brief.killed_ns;
+                brief.killed_ns = killed_ns.filter(|killed_ns| *killed_ns >= state.since_ns);
+            }
         }
-        known.listed_in = self.tick_count;
-        match &mut known.state {
-            Some(former) => renew(former, state),
-            None => known.state = Some(state.clone()),
+        if let Some(known) = self.sessions.at_mut(place) {
+            known.progress.look(state, same, at_ns);
+            if known.state.is_none() {
+                known.state = self.spare.pop();
+            }
+            match &mut known.state {
+                Some(former) => renew(former, state),
+                None => known.state = Some(state.clone()),
+            }
+        }
+    }
+
+    /// A session is listed, and waits as far as is known.
+    fn wait_goes_on(&mut self, state: &SessionState, at_ns: u64) {
+        let key = state.session;
+        if state.activity == Activity::Busy {
+            self.clip_wait_to_request(key, state.since_ns.min(self.now_ns));
+        } else if self
+            .waits
+            .get(&key)
+            .is_some_and(|wait| wait.listed.is_none() && wait.since_ns <= at_ns)
+        {
+            self.close_wait(key, at_ns);
         }
     }
 
@@ -125,12 +139,13 @@ impl Ledger {
     fn sessions_gone_idle(&mut self, at_ns: u64) {
         let mut unlisted = std::mem::take(&mut self.unlisted);
         unlisted.clear();
-        let all = self.sessions.iter_any();
-        let missing = all.filter(|(_, known)| known.listed_in != self.tick_count);
+        self.spare.clear();
+        let all = self.sessions.briefs();
+        let missing = all.filter(|(_, brief)| brief.listed_in != self.tick_count);
         unlisted.extend(missing.map(|(key, _)| *key));
         for key in &unlisted {
-            let known = self.sessions.get(key);
-            if known.is_none_or(|known| known.state.is_none()) {
+            let brief = self.sessions.brief(key);
+            if brief.is_none_or(|brief| brief.listed.is_none()) {
                 continue;
             }
             if self
@@ -140,10 +155,10 @@ impl Ledger {
             {
                 self.close_wait(*key, at_ns);
             }
-            if let Some(known) = self.sessions.get_mut(key) {
-                known.state = None;
-                known.waited_ns = 0;
-            }
+            let (known, brief) = self.sessions.entry(*key).both();
+            self.spare.extend(known.state.take());
+            brief.listed = None;
+            brief.waited_ns = 0;
         }
         self.unlisted = unlisted;
     }
@@ -199,17 +214,22 @@ fn is_same_request(before: &SessionState, state: &SessionState) -> bool {
         }
 }
 
-/// As a clone, in the room that the former's texts have.
+/// As a clone, in the room that the former's texts have. Never compared with it first: what is read of thousands must come from
+/// memory before anything goes on, and what is written need not.
 fn renew(former: &mut SessionState, state: &SessionState) {
-    if former == state {
-        return;
-    }
     let (mut principal, mut digest) = (
         std::mem::take(&mut former.principal),
         std::mem::take(&mut former.digest),
     );
-    principal.clone_from(&state.principal);
-    digest.clone_from(&state.digest);
+    for (text, told) in [
+        (&mut principal, &state.principal),
+        (&mut digest, &state.digest),
+    ] {
+        if !text.is_empty() || !told.is_empty() {
+            text.clear();
+            text.push_str(told);
+        }
+    }
     *former = SessionState {
         principal,
         digest,

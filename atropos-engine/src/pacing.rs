@@ -306,8 +306,7 @@ impl Flying {
         let Some(state) = state.filter(|state| self.is_as_ordered(state)) else {
             return Step::Finish(OutcomeKind::GoneOn);
         };
-        let known = ledger.sessions.get(&state.session);
-        let killed = state.killed || known.is_some_and(|known| known.killed_ns.is_some());
+        let killed = state.killed || ledger.is_killed(state.session);
         let begun_ns = self.accepted_ns.unwrap_or(self.order.at_ns);
         let undone_ns = begun_ns
             .saturating_add(self.undo_ns)

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::input::{Activity, Tick};
+use super::input::Tick;
 use super::ledger::Ledger;
 
 /// Requests that are older than this may well be at work that takes long: that they do not end says nothing. 5 s; a pause
@@ -60,15 +60,12 @@ impl Ledger {
             return;
         }
         let (mut still, mut waiting) = (0_u64, 0_u64);
-        for (key, known) in self.sessions.iter_any() {
-            let begun_ns = known
-                .state
-                .as_ref()
-                .filter(|state| state.activity == Activity::Busy && !state.own)
-                .map(|state| state.since_ns)
+        for (_, brief) in self.sessions.briefs() {
+            let begun_ns = brief
+                .busy_since_ns()
                 .filter(|since_ns| now_ns.saturating_sub(*since_ns) < YOUNG_NS);
             match begun_ns {
-                Some(_) if self.waits.contains_key(key) => waiting += 1,
+                Some(_) if brief.waits => waiting += 1,
                 Some(_) => still += 1,
                 None => {}
             }

@@ -3,6 +3,9 @@
 //! No answer of the engine may depend on a hash seed or a machine: the hash is a fixed one, and its own order is never
 //! walked. Places are used again, so that what comes and goes allocates nothing; the order is sorted out when it is asked
 //! for, which is at ticks and not at events.
+//!
+//! Of each value something can be kept in brief, apart from it: whoever walks thousands of large values and asks each for
+//! little fetches only that from memory.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,28 +17,31 @@ use rustc_hash::FxBuildHasher;
 /// Fewer places than this are kept, however few are in use.
 const KEPT_PLACES: usize = 64;
 
-/// The map.
+/// The map: `B` is what is kept of each value in brief, apart from it.
 #[derive(Clone, Debug)]
-pub(super) struct Table<K, V> {
+pub(super) struct Table<K, V, B = ()> {
     places: HashMap<K, usize, FxBuildHasher>,
-    entries: Vec<Option<(K, V)>>,
+    briefs: Vec<Option<(K, B)>>,
+    /// There is one where there is a brief.
+    values: Vec<Option<V>>,
     free: Vec<usize>,
     /// Keys in order with their places; unset since something was added or removed.
     order: OnceLock<Vec<(K, usize)>>,
 }
 
-impl<K, V> Default for Table<K, V> {
+impl<K, V, B> Default for Table<K, V, B> {
     fn default() -> Self {
         Self {
             places: HashMap::default(),
-            entries: Vec::new(),
+            briefs: Vec::new(),
+            values: Vec::new(),
             free: Vec::new(),
             order: OnceLock::new(),
         }
     }
 }
 
-impl<K: Copy + Ord + Hash, V> Table<K, V> {
+impl<K: Copy + Ord + Hash, V, B: Default> Table<K, V, B> {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.places.len()
@@ -62,6 +68,16 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
         self.at_mut(self.place_of(key)?)
     }
 
+    /// What is kept in brief of this key.
+    pub(super) fn brief(&self, key: &K) -> Option<&B> {
+        self.brief_at(self.place_of(key)?)
+    }
+
+    /// What is kept in brief of this key, to be changed.
+    pub(super) fn brief_mut(&mut self, key: &K) -> Option<&mut B> {
+        self.brief_at_mut(self.place_of(key)?)
+    }
+
     /// Adds one, or puts it in the place of the former.
     pub(super) fn insert(&mut self, key: K, value: V) {
         match self.get_mut(&key) {
@@ -75,13 +91,13 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
     /// Takes one out.
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.vacate(key)?;
-        self.entries[place].take().map(|(_, value)| value)
+        self.values[place].take()
     }
 
     /// Drops one where it is: nothing large is moved.
     pub(super) fn discard(&mut self, key: &K) {
         if let Some(place) = self.vacate(key) {
-            self.entries[place] = None;
+            self.values[place] = None;
         }
     }
 
@@ -89,6 +105,7 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
         let place = self.places.remove(key)?;
         self.order.take();
         self.free.push(place);
+        self.briefs[place] = None;
         Some(place)
     }
 
@@ -99,40 +116,53 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
 
     /// Whether this key is in that place.
     pub(super) fn is_at(&self, place: usize, key: &K) -> bool {
-        let entry = self.entries.get(place).and_then(Option::as_ref);
-        entry.is_some_and(|(known, _)| known == key)
+        let brief = self.briefs.get(place).and_then(Option::as_ref);
+        brief.is_some_and(|(known, _)| known == key)
     }
 
     /// The value in a place.
     pub(super) fn at(&self, place: usize) -> Option<&V> {
-        self.entries[place].as_ref().map(|(_, value)| value)
+        self.values[place].as_ref()
     }
 
     /// The value in a place, to be changed.
     pub(super) fn at_mut(&mut self, place: usize) -> Option<&mut V> {
-        self.entries[place].as_mut().map(|(_, value)| value)
+        self.values[place].as_mut()
+    }
+
+    /// What is kept in brief in a place.
+    pub(super) fn brief_at(&self, place: usize) -> Option<&B> {
+        self.briefs[place].as_ref().map(|(_, brief)| brief)
+    }
+
+    /// What is kept in brief in a place, to be changed.
+    pub(super) fn brief_at_mut(&mut self, place: usize) -> Option<&mut B> {
+        self.briefs[place].as_mut().map(|(_, brief)| brief)
     }
 
     /// The place of a key, to be filled if it is empty.
-    pub(super) fn entry(&mut self, key: K) -> Entry<'_, K, V> {
+    pub(super) fn entry(&mut self, key: K) -> Entry<'_, K, V, B> {
         Entry { table: self, key }
     }
 
     /// All, in the order of their keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let order = self.order.get_or_init(|| self.sorted());
-        order.iter().filter_map(|(_, place)| {
-            let (key, value) = self.entries[*place].as_ref()?;
-            Some((key, value))
-        })
+        order
+            .iter()
+            .filter_map(|(key, place)| Some((key, self.values[*place].as_ref()?)))
     }
 
     /// All, in no order that means anything: for what does not depend on one, at no cost of sorting.
     pub(super) fn iter_any(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.entries
-            .iter()
-            .flatten()
-            .map(|(key, value)| (key, value))
+        let all = self.briefs.iter().zip(&self.values);
+        all.filter_map(|(brief, value)| Some((&brief.as_ref()?.0, value.as_ref()?)))
+    }
+
+    /// What is kept in brief of all, in no order that means anything.
+    pub(super) fn briefs(&self) -> impl Iterator<Item = (&K, &B)> {
+        let briefs = self.briefs.iter();
+        briefs.filter_map(|brief| brief.as_ref().map(|(key, brief)| (key, brief)))
     }
 
     /// Keys, in order.
@@ -148,19 +178,20 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
 
     /// Values to be changed, each by itself: their order is that in which places were filled.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.entries.iter_mut().flatten().map(|(_, value)| value)
+        self.values.iter_mut().flatten()
     }
 
     /// Keeps those that `keep` wants; it is asked for each by itself. Gives memory back if few are left of many.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        for (place, entry) in self.entries.iter_mut().enumerate() {
-            if let Some((key, value)) = entry
-                && !keep(key, value)
+        for (place, value) in self.values.iter_mut().enumerate() {
+            if let (Some((key, _)), Some(known)) = (&self.briefs[place], value.as_mut())
+                && !keep(key, known)
             {
                 self.places.remove(key);
                 self.free.push(place);
                 self.order.take();
-                *entry = None;
+                self.briefs[place] = None;
+                *value = None;
             }
         }
         self.give_back();
@@ -168,37 +199,44 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
 
     /// Gives memory back if few are left of many.
     pub(super) fn give_back(&mut self) {
-        if self.entries.len() <= KEPT_PLACES || self.len() * 4 >= self.entries.len() {
+        if self.values.len() <= KEPT_PLACES || self.len() * 4 >= self.values.len() {
             return;
         }
-        let entries = std::mem::take(self).entries;
-        for (key, value) in entries.into_iter().flatten() {
-            self.add(key, value);
+        let Self { briefs, values, .. } = std::mem::take(self);
+        for ((key, brief), value) in briefs
+            .into_iter()
+            .flatten()
+            .zip(values.into_iter().flatten())
+        {
+            let place = self.add(key, value);
+            self.briefs[place] = Some((key, brief));
         }
     }
 
     fn add(&mut self, key: K, value: V) -> usize {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            self.entries.len() - 1
+            self.briefs.push(None);
+            self.values.push(None);
+            self.values.len() - 1
         });
-        self.entries[place] = Some((key, value));
+        self.briefs[place] = Some((key, B::default()));
+        self.values[place] = Some(value);
         self.places.insert(key, place);
         self.order.take();
         place
     }
 
     fn sorted(&self) -> Vec<(K, usize)> {
-        let places = self.entries.iter().enumerate();
+        let places = self.briefs.iter().enumerate();
         let mut order: Vec<(K, usize)> = places
-            .filter_map(|(place, entry)| entry.as_ref().map(|(key, _)| (*key, place)))
+            .filter_map(|(place, brief)| brief.as_ref().map(|(key, _)| (*key, place)))
             .collect();
         order.sort_unstable_by_key(|(key, _)| *key);
         order
     }
 }
 
-impl<K: Copy + Ord + Hash, V> Index<&K> for Table<K, V> {
+impl<K: Copy + Ord + Hash, V, B: Default> Index<&K> for Table<K, V, B> {
     type Output = V;
 
     fn index(&self, key: &K) -> &V {
@@ -208,18 +246,32 @@ impl<K: Copy + Ord + Hash, V> Index<&K> for Table<K, V> {
 }
 
 /// The place of a key.
-pub(super) struct Entry<'a, K, V> {
-    table: &'a mut Table<K, V>,
+pub(super) struct Entry<'a, K, V, B> {
+    table: &'a mut Table<K, V, B>,
     key: K,
 }
 
-impl<'a, K: Copy + Ord + Hash, V: Default> Entry<'a, K, V> {
+impl<'a, K: Copy + Ord + Hash, V: Default, B: Default> Entry<'a, K, V, B> {
     /// The value, the default one if there was none.
     pub(super) fn or_default(mut self) -> &'a mut V {
         let place = self.place();
+        self.table.values[place].get_or_insert_default()
+    }
+
+    /// The value and what is kept of it in brief, the default ones if there was none.
+    pub(super) fn both(mut self) -> (&'a mut V, &'a mut B) {
+        let place = self.place();
         let Self { table, key } = self;
-        let (_, value) = table.entries[place].get_or_insert_with(|| (key, V::default()));
-        value
+        let (_, brief) = table.briefs[place].get_or_insert_with(|| (key, B::default()));
+        (table.values[place].get_or_insert_default(), brief)
+    }
+
+    /// What is kept in brief, the default one if there was none.
+    pub(super) fn brief(mut self) -> &'a mut B {
+        let place = self.place();
+        let Self { table, key } = self;
+        let (_, brief) = table.briefs[place].get_or_insert_with(|| (key, B::default()));
+        brief
     }
 
     /// The place, filled with the default value if there was none.
@@ -269,9 +321,32 @@ mod tests {
         table.retain(|key, _| key % 1000 == 7);
         assert_eq!(table.keys().copied().collect::<Vec<_>>().len(), 10);
         assert_eq!(table.get(&7007), Some(&70_070));
-        assert!(table.entries.capacity() < 100 && table.places.capacity() < 100);
+        assert!(table.values.capacity() < 100 && table.places.capacity() < 100);
         table.insert(1, 1);
         assert_eq!(table.keys().next(), Some(&1));
+    }
+
+    #[test]
+    fn what_is_kept_in_brief_goes_where_its_value_goes() {
+        let mut table: Table<u64, u64, u64> = Table::default();
+        for key in 0..1000 {
+            let (value, brief) = table.entry(key).both();
+            (*value, *brief) = (key * 10, key);
+        }
+        table.remove(&3);
+        assert_eq!((table.brief(&3), table.brief(&4)), (None, Some(&4)));
+        assert_eq!(*table.entry(3).brief(), 0);
+        table.retain(|key, _| key % 100 == 7);
+        let mut left: Vec<(u64, u64)> = table.briefs().map(|(k, b)| (*k, *b)).collect();
+        left.sort_unstable();
+        assert_eq!(
+            left,
+            (7..1000).step_by(100).map(|k| (k, k)).collect::<Vec<_>>()
+        );
+        assert!(
+            left.iter()
+                .all(|(key, _)| table.get(key) == Some(&(key * 10)))
+        );
     }
 
     #[test]
@@ -282,6 +357,6 @@ mod tests {
             table.remove(&(key - 1));
             table.insert(key, key);
         }
-        assert!(table.entries.len() <= 4, "{}", table.entries.len());
+        assert!(table.values.len() <= 4, "{}", table.values.len());
     }
 }

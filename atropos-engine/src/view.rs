@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rustc_hash::FxBuildHasher;
 
+use super::brief::Brief;
 use super::input::{
     Activity, BlockKind, Blocker, Evidence, InstanceKey, ResourceId, SessionKey, SessionState,
     Snapshot, Wait,
@@ -184,7 +185,13 @@ impl Ledger {
 
     /// It is the agent's own session.
     pub(super) fn is_own(&self, session: SessionKey) -> bool {
-        self.sessions.get(&session).is_some_and(Session::is_own)
+        self.sessions.brief(&session).is_some_and(Brief::is_own)
+    }
+
+    /// Somebody has asked the target to cancel what the session runs, as events told.
+    pub(super) fn is_killed(&self, session: SessionKey) -> bool {
+        let brief = self.sessions.brief(&session);
+        brief.is_some_and(|brief| brief.killed_ns.is_some())
     }
 
     /// The resource cannot be seen at present.
@@ -225,8 +232,8 @@ impl Ledger {
     pub(super) fn waited_ns(&self, session: SessionKey) -> u64 {
         let over_ns = self
             .sessions
-            .get(&session)
-            .map_or(0, |known| known.waited_ns);
+            .brief(&session)
+            .map_or(0, |brief| brief.waited_ns);
         let open_ns = self
             .waits
             .get(&session)
