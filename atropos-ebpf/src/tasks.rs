@@ -27,7 +27,7 @@ pub(crate) fn exit() -> Option<()> {
     let leader = pid == pid_tgid as u32;
     let tid = numbers::in_target(pid_tgid) as u32;
     // A session that is a thread or a process ends with it; one that is an object ends by its own probe, also where its number is
-    // that of the thread by chance.
+    // that of the thread by chance. The number of a process is nobody else's, whichever of its threads served last.
     let key = SessionKey {
         session: u64::from(tid),
         pid,
@@ -35,7 +35,7 @@ pub(crate) fn exit() -> Option<()> {
     };
     let session = SESSIONS.get_ptr(&key);
     // SAFETY: the pointer comes from a map lookup in this program run.
-    let is_namesake = session.is_some_and(|session| unsafe { (*session).tid } != tid);
+    let is_namesake = !leader && session.is_some_and(|session| unsafe { (*session).tid } != tid);
     let mut flags = 0;
     if is_namesake {
         flags |= EventRecord::NOT_ITS_SESSION;

@@ -15,7 +15,7 @@ pub struct InstanceKey(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ResourceId(pub u16);
 
-/// Where a piece of knowledge comes from, best first (DESIGN section 5).
+/// Where a piece of knowledge comes from, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {

@@ -140,6 +140,7 @@ impl Ledger {
         let mut unlisted = std::mem::take(&mut self.unlisted);
         unlisted.clear();
         self.spare.clear();
+        self.spare.shrink_to(2 * self.sessions.len());
         let all = self.sessions.briefs();
         let missing = all.filter(|(_, brief)| brief.listed_in != self.tick_count);
         unlisted.extend(missing.map(|(key, _)| *key));

@@ -25,7 +25,7 @@ pub enum Effect {
     Hints(Hints),
 }
 
-/// How closely the target is watched (DESIGN section 4).
+/// How closely the target is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {

@@ -49,7 +49,7 @@ pub struct Resource {
     pub modes: Vec<String>,
 }
 
-/// Kinds of resource (DESIGN section 1).
+/// Kinds of resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Kind {

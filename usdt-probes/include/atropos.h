@@ -6,11 +6,12 @@
  *
  * Each function is a USDT probe atropos:NAME with its arguments in order. While nobody watches, a call is a load of two bytes
  * and a branch that is not taken. However often a mark is inlined, its probe has one site: a function of its own that is a
- * five-byte nop and a return.
+ * nop (five bytes on x86-64) and a return.
  *
  * session: any number or address that stands for whoever does the work, from task_begin to session_end.
  * resource: a number that the application gives each of its resources; instance: one lock, page or queue of them;
- * mode: how it is held, 0 where there is only one way; amount: units brought in or thrown out; done: work so far, any unit.
+ * mode: how it is held, 0 where there is only one way; amount: units brought in or thrown out; done: work so far,
+ * total: work in all, in one unit.
  *
  * Of a resource of kind MEMORY (a cache, a buffer pool) instance names one unit and is never 0. wait_begin and wait_end stand
  * around bringing a unit in; between them, use says that it is there, and evict who had to make room.

@@ -95,7 +95,7 @@ fn privileged(toolchain: &Toolchain, count: &mut Count) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// A minute at 70 % load in enforce mode, both servers at once.
+/// Two minutes at 70 % load in enforce mode, both servers at once.
 fn soaked(count: &mut Count) -> Result<()> {
     if let Some(reason) = soak::lacks() {
         println!("soak {SKIPPED} {reason}");

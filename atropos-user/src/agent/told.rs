@@ -73,11 +73,11 @@ impl Told {
     pub fn hear(&mut self, op: Op, record: &EventRecord, memory: &dyn Memory) {
         match op {
             Op::Label if record.flags & EventRecord::ARG_UNKNOWN == 0 => {
-                let text = memory
-                    .read_c_string(record.value, LABEL_BYTES)
-                    .unwrap_or_default();
-                self.labels
-                    .insert(record.session, digest(&String::from_utf8_lossy(&text)));
+                // What cannot be read any more is no reason to forget what was told before.
+                if let Ok(text) = memory.read_c_string(record.value, LABEL_BYTES) {
+                    let text = digest(&String::from_utf8_lossy(&text));
+                    self.labels.insert(record.session, text);
+                }
             }
             Op::SessionEnd => {
                 self.labels.remove(&record.session);

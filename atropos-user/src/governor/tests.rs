@@ -260,6 +260,22 @@ fn a_sample_that_comes_between_two_looks_is_as_long_as_it_should_be_on_average()
 }
 
 #[test]
+fn a_sample_shorter_than_a_tick_is_taken_at_one_look() {
+    let mut unit = requests();
+    unit.sample = Some(Sample {
+        every: Duration::from_secs(5),
+        attached: Duration::from_millis(10),
+    });
+    let mut world = World::new(vec![unit], &[0.001]);
+    let mut ticks = 0;
+    for _ in 0..50 * TICKS_A_SECOND {
+        world.tick();
+        ticks += u64::from(world.attached[0]);
+    }
+    assert_eq!(ticks, 10, "one tick every five seconds");
+}
+
+#[test]
 fn calm_ends_what_suspicion_attached_and_the_next_sample_comes_in_its_time() {
     let mut world = World::new(vec![requests()], &[0.001]);
     world.run(10);

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use procfs::FromRead as _;
+use procfs::process::{Stat, StatFlags};
+
 use super::glibc::{self, LockOwner};
 use super::{Process, TargetError};
 use crate::memory::Memory;
@@ -94,6 +97,18 @@ impl Process {
         } else {
             Ok(ids)
         }
+    }
+
+    /// Whether its main thread has ended and others go on; those that are about to end do not.
+    pub fn is_headless(&self) -> bool {
+        let others = self.thread_ids().unwrap_or_default();
+        others
+            .into_iter()
+            .filter(|tid| *tid != self.pid)
+            .any(|tid| {
+                let stat = Stat::from_file(self.task_file(tid, "stat"));
+                stat.is_ok_and(|stat| stat.flags & StatFlags::PF_EXITING.bits() == 0)
+            })
     }
 
     /// Its threads. One that ends in between is left out.

@@ -1,4 +1,4 @@
-//! Walks: who holds what and who waits, read out of the target's memory from whoever waits (DESIGN section 5).
+//! Walks: who holds what and who waits, read out of the target's memory from whoever waits.
 //!
 //! In: a preset's session list and walks, bound to one process, and a [`Memory`](crate::memory::Memory). Out: sessions and
 //! a wait-for graph, each edge proved by the preset's checks. The target is not stopped and knows nothing of it, so a view

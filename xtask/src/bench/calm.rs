@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::calm_table::{Comparison, Hits, table};
 use super::pgbench::Pgbench;
-use super::subject::{Load, Subject, THREADS, Workload, events};
+use super::subject::{Load, Subject, THREADS, Workload, events, finish};
 use super::sysbench::Sysbench;
 use super::usage::{Memory, cpu_ns, find_below};
 use super::{Common, SCHEMA_VERSION, run_arguments, until_interrupted};
@@ -243,7 +243,7 @@ impl Calm {
         for number in 1..=self.rounds {
             let round = stage.round(levels, number % 2 == 0).await?;
             if load.try_wait()?.is_some() {
-                events(load).await?;
+                finish(load).await?;
                 bail!("the load has ended by itself, and so proves nothing");
             }
             let alone_ns = round.alone.per_query_ns();

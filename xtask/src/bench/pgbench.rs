@@ -1,4 +1,4 @@
-//! The load of the calm measurement at PostgreSQL: `pgbench` with prepared statements, a fixed number of transactions.
+//! The load of the calm measurement at PostgreSQL: `pgbench` with prepared statements.
 
 use std::process::Stdio;
 

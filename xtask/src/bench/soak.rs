@@ -72,7 +72,7 @@ impl SoakBench {
     }
 }
 
-/// What of a minute's soak this machine lacks; nothing if it can be run.
+/// What of a short soak this machine lacks; nothing if it can be run.
 pub(crate) fn lacks() -> Option<String> {
     let lacks = [
         Sysbench::require().err(),

@@ -1,4 +1,4 @@
-//! What the calm measurement is made at: a server, and a load of a fixed number of events for it.
+//! What the measurements of overhead are made at: a server, and a load for it.
 
 use std::path::Path;
 

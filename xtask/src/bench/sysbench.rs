@@ -1,4 +1,4 @@
-//! The load of the calm measurement at MariaDB: `sysbench` on tables that fit in memory, a fixed number of events.
+//! The load of the calm measurement at MariaDB: `sysbench` on tables that fit in memory.
 
 use std::path::PathBuf;
 use std::process::Stdio;

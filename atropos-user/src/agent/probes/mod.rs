@@ -281,7 +281,7 @@ impl Probes {
     }
 
     /// Brings the target back into scope if its main thread has left the other threads alone, which looks like its end. What they
-    /// did since counts as one loss, since nobody knows it.
+    /// did since nobody knows: it counts as one loss, and what was kept until then is forgotten.
     fn watch_headless(&mut self, events: &[Decoded]) -> Result<u64> {
         let pid = self.process.pid();
         let is_end = |decoded: &Decoded| {
@@ -289,13 +289,12 @@ impl Probes {
                 && decoded.record.flags & EventRecord::PROCESS != 0
                 && decoded.record.pid == pid
         };
-        let others = || {
-            let threads = self.process.thread_ids().unwrap_or_default();
-            threads.iter().any(|thread| *thread != pid)
-        };
-        if !events.iter().any(is_end) || !others() {
+        if !events.iter().any(is_end) || !self.process.is_headless() {
             return Ok(0);
         }
+        self.kernel.close_open(|_| true);
+        self.kernel.close_uses(|_| true);
+        self.kernel.forget_sessions();
         self.kernel.watch(pid, scope(self.forks))?;
         Ok(1)
     }

@@ -4,7 +4,7 @@
 //! with what the order says: one round trip, and nobody is hit when anything differs. `KILL QUERY ID n` alone would not
 //! do, although the server refuses it (error 1957) once another statement has begun: an idle session still answers to
 //! the id of its last statement, and the server finds the session before it marks it, so that an order which arrives in
-//! that gap can hit the statement behind (measured: `docs/audit.md`, "What an answer means").
+//! that gap can hit the statement behind (measured: `docs/audit.md`, "MariaDB: how an order reaches the task that it names").
 //! `MySQL` has neither query ids in KILL nor compound statements outside routines, so it is refused here.
 
 use std::time::Duration;

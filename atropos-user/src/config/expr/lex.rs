@@ -179,11 +179,12 @@ pub(super) fn error(offset: usize, len: usize, message: &str, help: &str) -> Exp
 
 /// The error for `word(` where no such load exists.
 pub(super) fn unknown_function(word: &str, offset: usize) -> ExprError {
-    let known = ["u8", "u16", "u32", "u64", "i32", "symbol"];
+    let known = ["u8", "u16", "u32", "u64", "i32", "f64", "symbol"];
     let closest = nearest(word, known)
         .map(|name| format!("; closest: `{name}`"))
         .unwrap_or_default();
-    let help = format!("allowed: u8(x), u16(x), u32(x), u64(x), i32(x), symbol(name){closest}");
+    let help =
+        format!("allowed: u8(x), u16(x), u32(x), u64(x), i32(x), f64(x), symbol(name){closest}");
     error(
         offset,
         word.len(),

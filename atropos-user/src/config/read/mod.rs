@@ -243,8 +243,8 @@ fn variable(fields: &Fields<'_>, key: &str) -> Option<Located<String>> {
 
 /// Notes a name that cannot stand in expressions.
 fn is_variable(name: &Located<String>, report: &Report) -> bool {
-    const TAKEN: [&str; 9] = [
-        "u8", "u16", "u32", "u64", "i32", "symbol", "node", "mode", "futex",
+    const TAKEN: [&str; 10] = [
+        "u8", "u16", "u32", "u64", "i32", "f64", "symbol", "node", "mode", "futex",
     ];
     let message = if TAKEN.contains(&name.as_str()) {
         format!("`{}` already means something in expressions", name.value)
