@@ -3,7 +3,7 @@
 //! Both servers are soaked at the same time. `cargo xtask test` runs two minutes of it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -22,7 +22,7 @@ use crate::build::build;
 use crate::demo::Kind;
 use crate::demo::clock::{SECOND, now_ns};
 use crate::demo::story::Story;
-use crate::demo::watch::Agent;
+use crate::demo::watch::{Agent, Seen};
 use crate::setup::{require_postgresql, require_server};
 
 /// Share of what the server can do at the most.
@@ -43,6 +43,9 @@ pub(super) struct SoakBench {
     /// At this server only [default: both, at the same time]
     #[arg(long, value_enum)]
     server: Option<Database>,
+    /// Keep each agent's audit log and recording in this folder: what it did wrong can be replayed.
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -61,7 +64,11 @@ impl SoakBench {
             None => vec![Kind::Mariadb, Kind::Postgresql],
         };
         let binary = self.common.prepare(&servers)?;
-        let soaks = soak(&servers, &binary, self.minutes)?;
+        if let Some(folder) = &self.keep {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
+        let soaks = soak(&servers, &binary, self.minutes, self.keep.as_deref())?;
         println!("\n{}", markdown(&soaks));
         self.common.write(&Report {
             schema_version: SCHEMA_VERSION,
@@ -89,7 +96,7 @@ pub(crate) fn lacks() -> Option<String> {
 /// Two minutes at both servers.
 pub(crate) fn brief() -> Result<()> {
     let binary = build(false)?;
-    let soaks = soak(&[Kind::Mariadb, Kind::Postgresql], &binary, 2)?;
+    let soaks = soak(&[Kind::Mariadb, Kind::Postgresql], &binary, 2, None)?;
     println!("{}", markdown(&soaks));
     judge(&soaks)
 }
@@ -108,7 +115,12 @@ fn judge(soaks: &[Soak]) -> Result<()> {
     bail!("the soak failed: {}", faults.join("; "))
 }
 
-fn soak(servers: &[Kind], binary: &Path, minutes: u64) -> Result<Vec<Soak>> {
+fn soak(servers: &[Kind], binary: &Path, minutes: u64, keep: Option<&Path>) -> Result<Vec<Soak>> {
+    let plan = Plan {
+        binary,
+        minutes,
+        keep,
+    };
     // What a server can do is measured at all of them at the same time: that is how they are used afterwards.
     let all_ready = Barrier::new(servers.len());
     until_interrupted(async {
@@ -118,7 +130,7 @@ fn soak(servers: &[Kind], binary: &Path, minutes: u64) -> Result<Vec<Soak>> {
             }
             let subject = Sysbench::start(Sysbench::require()?).await?;
             all_ready.wait().await;
-            one(subject, Workload::OltpReadWrite, "MariaDB", binary, minutes)
+            one(subject, Workload::OltpReadWrite, "MariaDB", plan)
                 .await
                 .map(Some)
         };
@@ -128,7 +140,7 @@ fn soak(servers: &[Kind], binary: &Path, minutes: u64) -> Result<Vec<Soak>> {
             }
             let subject = Pgbench::start().await?;
             all_ready.wait().await;
-            one(subject, Workload::TpcbLike, "PostgreSQL", binary, minutes)
+            one(subject, Workload::TpcbLike, "PostgreSQL", plan)
                 .await
                 .map(Some)
         };
@@ -137,23 +149,46 @@ fn soak(servers: &[Kind], binary: &Path, minutes: u64) -> Result<Vec<Soak>> {
     })
 }
 
+/// What is the same at each server.
+#[derive(Clone, Copy)]
+struct Plan<'a> {
+    binary: &'a Path,
+    minutes: u64,
+    /// Folder of what the agents write.
+    keep: Option<&'a Path>,
+}
+
+impl Plan<'_> {
+    /// Options of the agent at this server.
+    fn options(&self, server: &str) -> Vec<String> {
+        let mut options = vec!["--enforce".to_owned()];
+        if let Some(folder) = self.keep {
+            let file = |end: &str| folder.join(format!("{server}.{end}")).display().to_string();
+            options.extend(["--audit".to_owned(), file("audit")]);
+            options.extend(["--record".to_owned(), file("rec")]);
+        }
+        options
+    }
+}
+
 /// The soak at one server.
 async fn one(
     subject: impl Subject,
     workload: Workload,
     server: &'static str,
-    binary: &Path,
-    minutes: u64,
+    plan: Plan<'_>,
 ) -> Result<Soak> {
     let warm_up = subject.start_seconds(workload, WARM_UP_SECONDS)?;
     let most_per_s = events(warm_up).await? as f64 / WARM_UP_SECONDS as f64;
     let wanted_per_s = ((most_per_s * SHARE) as u64).max(1);
-    let seconds = minutes * 60;
+    let seconds = plan.minutes * 60;
     println!(
         "{server}: {wanted_per_s} events a second for {seconds} s, {SHARE} of {most_per_s:.0}"
     );
-    let arguments = run_arguments(subject.server(), SLO, &["--enforce"]);
-    let agent = Agent::start(binary, &arguments, &Story::silent()).await?;
+    let options = plan.options(server);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let arguments = run_arguments(subject.server(), SLO, &options);
+    let agent = Agent::start(plan.binary, &arguments, &Story::silent()).await?;
     let pid = agent_pid(&agent)?;
     let load = subject.start(&Load {
         script: workload.name(),
@@ -168,14 +203,16 @@ async fn one(
     let mut look_time = interval(LOOK_EVERY);
     look_time.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (begun_ns, before_ns) = (now_ns(), cpu_ns(pid)?);
-    let event_count = loop {
+    let done = loop {
         tokio::select! {
-            done = &mut load => break done?,
+            done = &mut load => break done,
             _ = look_time.tick() => looks.push(look(pid)?),
         }
     };
     let used_ns = cpu_ns(pid)?.saturating_sub(before_ns);
     let wall_ns = now_ns() - begun_ns;
+    let seen = agent.stop().await?;
+    let event_count = done.with_context(|| format!("at {server}, where {}", said(&seen)))?;
     let mut soak = Soak {
         server,
         // The load may have ended late.
@@ -189,8 +226,19 @@ async fn one(
         agent_cores: used_ns as f64 / wall_ns as f64,
         looks,
     };
-    soak.heard(&agent.stop().await?);
+    soak.heard(&seen);
     Ok(soak)
+}
+
+/// What the agent did, for a load that has failed by it.
+fn said(seen: &Seen) -> String {
+    let ordering = seen.decisions.iter().filter(|one| !one.orders.is_empty());
+    let summaries: Vec<&str> = ordering.map(|one| one.summary.as_str()).collect();
+    format!(
+        "the agent sent {} commands: {}",
+        seen.commands.len(),
+        summaries.join("; ")
+    )
 }
 
 fn look(pid: u32) -> Result<Look> {
