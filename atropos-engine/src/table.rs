@@ -267,11 +267,8 @@ impl<'a, K: Copy + Ord + Hash, V: Default, B: Default> Entry<'a, K, V, B> {
     }
 
     /// What is kept in brief, the default one if there was none.
-    pub(super) fn brief(mut self) -> &'a mut B {
-        let place = self.place();
-        let Self { table, key } = self;
-        let (_, brief) = table.briefs[place].get_or_insert_with(|| (key, B::default()));
-        brief
+    pub(super) fn brief(self) -> &'a mut B {
+        self.both().1
     }
 
     /// The place, filled with the default value if there was none.

@@ -139,23 +139,19 @@ fn spec(op: Op, flags: u32) -> SiteSpec {
     }
 }
 
+/// The same at a place that tells of a session alone.
+fn of_session(op: Op, flags: u32) -> SiteSpec {
+    SiteSpec {
+        instance: ArgSpec::NONE,
+        ..spec(op, flags)
+    }
+}
+
 #[test]
 fn a_request_is_timed_from_begin_to_end_and_numbered() {
     let mut bench = Bench::start();
-    bench.probe(
-        "op_begin",
-        SiteSpec {
-            instance: ArgSpec::NONE,
-            ..spec(Op::RequestBegin, SiteSpec::EMIT)
-        },
-    );
-    bench.probe(
-        "op_end",
-        SiteSpec {
-            instance: ArgSpec::NONE,
-            ..spec(Op::RequestEnd, SiteSpec::EMIT)
-        },
-    );
+    bench.probe("op_begin", of_session(Op::RequestBegin, SiteSpec::EMIT));
+    bench.probe("op_end", of_session(Op::RequestEnd, SiteSpec::EMIT));
     for line in ["begin 5", "end 5", "begin 5", "end 5", "end 6"] {
         bench.target.tell(line);
     }
@@ -193,20 +189,8 @@ fn a_request_is_timed_from_begin_to_end_and_numbered() {
 #[test]
 fn a_request_that_began_before_the_sample_is_not_timed() {
     let mut bench = Bench::start();
-    bench.probe(
-        "op_begin",
-        SiteSpec {
-            instance: ArgSpec::NONE,
-            ..spec(Op::RequestBegin, SiteSpec::EMIT)
-        },
-    );
-    bench.probe(
-        "op_end",
-        SiteSpec {
-            instance: ArgSpec::NONE,
-            ..spec(Op::RequestEnd, 0)
-        },
-    );
+    bench.probe("op_begin", of_session(Op::RequestBegin, SiteSpec::EMIT));
+    bench.probe("op_end", of_session(Op::RequestEnd, 0));
     bench.target.tell("begin 5");
     let begun = bench.wait_for(Op::RequestBegin);
     bench.counters.start_sample(begun.at_ns + 1).unwrap();
@@ -258,20 +242,8 @@ fn a_reentrant_hold_ends_with_its_last_release() {
 #[test]
 fn a_session_end_closes_the_session() {
     let mut bench = Bench::start();
-    bench.probe(
-        "op_begin",
-        SiteSpec {
-            instance: ArgSpec::NONE,
-            ..spec(Op::RequestBegin, 0)
-        },
-    );
-    bench.probe(
-        "op_session_end",
-        SiteSpec {
-            instance: ArgSpec::NONE,
-            ..spec(Op::SessionEnd, SiteSpec::EMIT)
-        },
-    );
+    bench.probe("op_begin", of_session(Op::RequestBegin, 0));
+    bench.probe("op_session_end", of_session(Op::SessionEnd, SiteSpec::EMIT));
     bench.target.tell("begin 5");
     assert_eq!(bench.kernel.session_count(), 1);
     bench.target.tell("session_end 5");

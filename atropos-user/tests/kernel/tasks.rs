@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use atropos_common::op::Op;
 use atropos_common::record::EventRecord;
 use atropos_common::scope::Scope;
-use atropos_common::site::{ArgSpec, SiteSpec};
+use atropos_common::site::SiteSpec;
 
-use super::{Bench, spec};
+use super::{Bench, of_session, spec};
 
 #[test]
 fn the_exit_of_a_thread_is_told_and_what_it_held_is_closed() {
@@ -32,13 +32,7 @@ fn the_exit_of_a_thread_is_told_and_what_it_held_is_closed() {
 #[test]
 fn the_exit_of_a_thread_is_not_the_end_of_a_session_that_has_its_number_by_chance() {
     let mut bench = Bench::start();
-    bench.probe(
-        "op_begin",
-        SiteSpec {
-            instance: ArgSpec::NONE,
-            ..spec(Op::RequestBegin, SiteSpec::EMIT)
-        },
-    );
+    bench.probe("op_begin", of_session(Op::RequestBegin, SiteSpec::EMIT));
     let number: u64 = bench.target.ask("namesake").parse().unwrap();
     let exit = bench.wait_for(Op::Exit);
     assert_eq!(
@@ -63,13 +57,7 @@ fn a_forked_child_comes_into_scope_and_leaves_it_when_it_exits() {
         .follow_forks()
         .unwrap_or_else(|e| panic!("{e:#}"));
     bench.watch(Scope::FOLLOW_FORKS);
-    bench.probe(
-        "op_begin",
-        SiteSpec {
-            instance: ArgSpec::NONE,
-            ..spec(Op::RequestBegin, SiteSpec::EMIT)
-        },
-    );
+    bench.probe("op_begin", of_session(Op::RequestBegin, SiteSpec::EMIT));
     let child: u32 = bench.target.ask("fork").parse().unwrap();
     let fork = bench.wait_for(Op::Fork);
     assert_eq!(

@@ -2,9 +2,9 @@
 
 use atropos_common::op::Op;
 use atropos_common::record::{UsageKey, UsageValue};
-use atropos_common::site::{ArgSpec, SiteSpec};
+use atropos_common::site::SiteSpec;
 
-use super::{ARG1, ARG2, Bench, spec};
+use super::{ARG1, ARG2, Bench, of_session, spec};
 
 /// A store: "wait S U" begins to bring unit U in for session S and "woken S U" ends it, "acquire S U N" brings N units in,
 /// "release S U" drives U out.
@@ -125,10 +125,7 @@ fn sums_of_sessions_that_are_gone_are_forgotten() {
 #[test]
 fn a_request_tells_how_much_it_has_done_and_has_to_do() {
     let mut bench = Bench::start();
-    let plain = |op| SiteSpec {
-        instance: ArgSpec::NONE,
-        ..spec(op, 0)
-    };
+    let plain = |op| of_session(op, 0);
     bench.probe("op_begin", plain(Op::RequestBegin));
     bench.probe("op_end", plain(Op::RequestEnd));
     let told = |op| SiteSpec {

@@ -232,8 +232,7 @@ async fn one(
 
 /// What the agent did, for a load that has failed by it.
 fn said(seen: &Seen) -> String {
-    let ordering = seen.decisions.iter().filter(|one| !one.orders.is_empty());
-    let summaries: Vec<&str> = ordering.map(|one| one.summary.as_str()).collect();
+    let summaries: Vec<&str> = seen.reasons().collect();
     format!(
         "the agent sent {} commands: {}",
         seen.commands.len(),

@@ -54,11 +54,7 @@ impl Soak {
     /// Takes over what the agent said.
     pub(super) fn heard(&mut self, seen: &Seen) {
         self.cancel_count = seen.commands.len();
-        let ordering = seen
-            .decisions
-            .iter()
-            .filter(|decision| !decision.orders.is_empty());
-        self.reasons = ordering.map(|decision| decision.summary.clone()).collect();
+        self.reasons = seen.reasons().map(str::to_owned).collect();
         self.lost_count = seen.lost;
         self.suspicions = seen.suspicions;
     }

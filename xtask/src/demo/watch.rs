@@ -112,6 +112,14 @@ pub(crate) struct Seen {
     pub(crate) lost: u64,
 }
 
+impl Seen {
+    /// Why it gave orders: what it said of each decision that has some.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = &str> {
+        let ordering = self.decisions.iter().filter(|one| !one.orders.is_empty());
+        ordering.map(|one| one.summary.as_str())
+    }
+}
+
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
