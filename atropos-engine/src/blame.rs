@@ -177,7 +177,7 @@ impl<'a> Lines<'a> {
         }
         self.to.extend(merged.iter().map(|one| Blocking {
             place: 0,
-            moving_ns: ledger.moving_ns(one.since_ns),
+            moving_ns: one.in_way_ns(ledger),
             can_end: one.holds || alone,
         }));
         self.all.push(Line {
@@ -243,6 +243,17 @@ struct Merged {
     session: SessionKey,
     since_ns: u64,
     holds: bool,
+}
+
+impl Merged {
+    /// Who is in the way by its place in the line alone is in it by waiting.
+    fn in_way_ns(&self, ledger: &Ledger) -> u64 {
+        if self.holds {
+            ledger.own_ns(self.session, self.since_ns)
+        } else {
+            ledger.moving_ns(self.since_ns)
+        }
+    }
 }
 
 /// A session can be in the way twice. In the order of their keys.

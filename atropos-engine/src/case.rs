@@ -90,7 +90,7 @@ impl<'a> Case<'a> {
 
     pub(super) fn too_early(&self) -> Option<PassedOver> {
         let (tuning, now_ns) = (&self.settings.tuning, self.ledger.now_ns);
-        if self.ledger.moving_ns(self.candidate.in_way_since_ns) < tuning.min_blocking_ns {
+        if self.candidate.in_way_ns < tuning.min_blocking_ns {
             return Some(PassedOver::TooYoung);
         }
         let idle = self.state.activity != Activity::Busy;
@@ -133,7 +133,7 @@ impl<'a> Case<'a> {
     /// each of many equal transactions holds its rows for that long.
     fn is_ordinary_writer(&self) -> bool {
         let now_ns = self.ledger.now_ns;
-        now_ns.saturating_sub(self.candidate.in_way_since_ns) < ORDINARY_PATIENCE_NS
+        self.candidate.in_way_ns < ORDINARY_PATIENCE_NS
             && self
                 .node
                 .in_way

@@ -56,8 +56,8 @@ pub(super) struct Scored {
     pub(super) role: Role,
     /// By resource, one for each resource of the settings.
     pub(super) parts: Vec<Part>,
-    /// Since when at least it is in somebody's way.
-    pub(super) in_way_since_ns: u64,
+    /// For how long it has been in somebody's way by itself, nanoseconds: time in which it waited for others is theirs.
+    pub(super) in_way_ns: u64,
     /// The weakest evidence that it rests on.
     pub(super) evidence: Evidence,
     /// When a snapshot last showed the waits behind it; `u64::MAX` if events follow them.
@@ -141,7 +141,8 @@ fn scored(
             gain_s,
         }
     };
-    let since_ns = node.in_way.iter().map(|way| way.since_ns);
+    let in_way_ns = node.in_way.iter().map(|way| way_ns(ledger, session, way));
+    let used_ns = node.uses.iter().map(|used| ledger.moving_ns(used.since_ns));
     let evidence = node.in_way.iter().map(|way| way.evidence);
     let seen_ns = node.in_way.iter().map(|way| way.seen_ns);
     Scored {
@@ -154,10 +155,7 @@ fn scored(
             .enumerate()
             .map(part)
             .collect(),
-        in_way_since_ns: since_ns
-            .chain(node.uses.iter().map(|used| used.since_ns))
-            .min()
-            .unwrap_or(ledger.now_ns),
+        in_way_ns: in_way_ns.chain(used_ns).max().unwrap_or(0),
         evidence: evidence
             .chain(node.uses.iter().map(|used| used.evidence))
             .max()
@@ -188,17 +186,26 @@ fn role(session: SessionKey, node: &Node) -> Role {
 
 /// Time in the way on contended instances, seconds; an instance counts once.
 fn usage_s<'a>(ledger: &Ledger, session: SessionKey, ways: impl Iterator<Item = &'a InWay>) -> f64 {
-    let mut since_ns = BTreeMap::new();
+    let mut usage_ns = BTreeMap::new();
     for way in ways {
-        let first = since_ns
-            .entry((way.resource, way.instance))
-            .or_insert(way.since_ns);
-        *first = way.since_ns.min(*first);
+        let place = (way.resource, way.instance);
+        let way_ns = match way.kind {
+            BlockKind::Granted => ledger.held_ns(place, session, way.since_ns),
+            BlockKind::Queued => way_ns(ledger, session, way),
+        };
+        let most = usage_ns.entry(place).or_insert(way_ns);
+        *most = way_ns.max(*most);
     }
-    since_ns
-        .iter()
-        .map(|(place, since_ns)| seconds(ledger.held_ns(*place, session, *since_ns)))
-        .sum()
+    usage_ns.values().map(|usage_ns| seconds(*usage_ns)).sum()
+}
+
+/// How long a session has been in this way by itself, nanoseconds. Who is in the way by its place in the line is in it by
+/// waiting.
+fn way_ns(ledger: &Ledger, session: SessionKey, way: &InWay) -> u64 {
+    match way.kind {
+        BlockKind::Granted => ledger.own_ns(session, way.since_ns),
+        BlockKind::Queued => ledger.moving_ns(way.since_ns),
+    }
 }
 
 fn progress(ledger: &Ledger, session: SessionKey) -> Option<f64> {

@@ -27,6 +27,7 @@ use super::stillness::Stillness;
 use super::table::Table;
 use super::tenure::Tenures;
 use super::usage::Account;
+use super::waited::Waited;
 use super::window::SlidingSum;
 
 /// One session.
@@ -38,6 +39,8 @@ pub(super) struct Session {
     pub(super) progress: Pace,
     /// The end of its latest wait.
     pub(super) last_wait: Option<PastWait>,
+    /// What it lost to others.
+    pub(super) waited: Waited,
     /// What it holds, as far as events told.
     pub(super) holds: Holds,
     /// A release whose acquisition has not come yet.
@@ -249,6 +252,7 @@ impl Ledger {
             Some(_) => self.close_wait(session, at_ns),
             None => {}
         }
+        let is_for_others = self.keeps_waiting(resource);
         let (known, brief) = self.sessions.entry(session).both();
         if let Some(last) = known
             .last_wait
@@ -261,6 +265,9 @@ impl Ledger {
                 last.begin_ns = at_ns;
                 let end_ns = last.end_ns;
                 brief.waited_ns = brief.waited_ns.saturating_add(end_ns - at_ns);
+                if is_for_others {
+                    known.waited.add(at_ns, end_ns, end_ns - at_ns);
+                }
                 if !brief.is_own() {
                     self.past[usize::from(resource.0)].add(at_ns, end_ns);
                 }
@@ -341,11 +348,17 @@ impl Ledger {
         self.ended_waits += 1;
         let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
         let counts = !self.is_blind(wait.resource);
+        let is_for_others = self.keeps_waiting(wait.resource);
         let (known, brief) = self.sessions.entry(session).both();
         brief.waits = false;
         // What cannot be seen whole must not explain why a request is slow.
         if counts {
             brief.waited_ns = brief.waited_ns.saturating_add(end_ns - wait.since_ns);
+        }
+        if is_for_others {
+            known
+                .waited
+                .add(wait.since_ns, end_ns, end_ns - wait.since_ns);
         }
         let instance = wait.listed.is_some().then_some(wait.instance);
         known.last_wait = Some(PastWait {

@@ -53,6 +53,7 @@ mod tenure;
 mod unseen;
 mod usage;
 mod view;
+mod waited;
 mod window;
 
 pub use decide::Survey;

@@ -42,7 +42,7 @@ impl Policy for MultiObjective {
             (a.dominated_by.is_some().cmp(&b.dominated_by.is_some()))
                 .then(b.score.total_cmp(&a.score))
                 .then(blame(levels, right).total_cmp(&blame(levels, left)))
-                .then(left.in_way_since_ns.cmp(&right.in_way_since_ns))
+                .then(right.in_way_ns.cmp(&left.in_way_ns))
                 .then(left.session.cmp(&right.session))
         });
         ranked
@@ -104,7 +104,7 @@ mod tests {
             session: SessionKey(key),
             role: Role::Root,
             parts: gains.iter().enumerate().map(part).collect(),
-            in_way_since_ns: 100,
+            in_way_ns: 50,
             evidence: Evidence::Event,
             seen_ns: 0,
         }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn equal_scores_go_to_who_is_in_the_way_for_longer_and_then_to_the_smaller_key() {
         let mut older = task(9, &[1.0]);
-        older.in_way_since_ns = 50;
+        older.in_way_ns = 100;
         let ranked = MultiObjective.rank(&[1.0], &[task(3, &[1.0]), task(2, &[1.0]), older]);
         assert_eq!(
             ranked.iter().map(|r| r.index).collect::<Vec<_>>(),

@@ -49,27 +49,23 @@ pub(super) struct Tenures(Table<Place, Holders>);
 
 impl Tenures {
     /// How long the session's present request held the instance before it took it this time, nanoseconds.
-    pub(super) fn before_ns(&self, place: Place, session: SessionKey) -> u64 {
+    fn before_ns(&self, place: Place, session: SessionKey) -> u64 {
         self.0
             .get(&place)
             .and_then(|holders| holders.find(session).ok().map(|at| &holders.known[at]))
             .map_or(0, |tenure| tenure.before_ns)
     }
 
-    /// `kind` tells the kind of a resource, `runs` whether a session still runs a request.
-    fn sweep(
-        &mut self,
-        now_ns: u64,
-        kind: impl Fn(ResourceId) -> Kind,
-        runs: impl Fn(SessionKey, u64) -> bool,
-    ) {
+    /// Takes in who is gone.
+    fn sweep(&mut self, ledger: &Ledger) {
+        let now_ns = ledger.now_ns;
         self.0.retain(|(resource, _), holders| {
             let Holders { known, past } = holders;
-            let is_pool = kind(*resource) == Kind::Queue;
+            let is_pool = ledger.kind(*resource) == Kind::Queue;
             known.retain_mut(|tenure| {
                 if tenure.open && tenure.seen_ns < now_ns {
                     tenure.open = false;
-                    let held_ns = tenure.seen_ns.saturating_sub(tenure.since_ns);
+                    let held_ns = tenure.own_ns(ledger);
                     if is_pool {
                         past.add(now_ns, held_ns.max(1));
                     } else {
@@ -77,7 +73,7 @@ impl Tenures {
                     }
                 }
                 let lately = tenure.seen_ns.saturating_add(MEMORY_NS) >= now_ns;
-                tenure.open || (lately && runs(tenure.session, tenure.request))
+                tenure.open || (lately && tenure.runs(ledger))
             });
             let nothing_past = past.forget(now_ns);
             !nothing_past || !known.is_empty()
@@ -91,7 +87,7 @@ impl Tenures {
         kind: Kind,
         place: Place,
         (session, held_ns): (SessionKey, u64),
-        moving_ns: impl Fn(u64) -> u64,
+        own_ns: impl Fn(SessionKey, u64) -> u64,
     ) -> bool {
         let nobody = Holders::default();
         let holders = self.0.get(&place).unwrap_or(&nobody);
@@ -99,11 +95,27 @@ impl Tenures {
             .known
             .iter()
             .filter(|tenure| kind == Kind::Queue && tenure.session != session && tenure.open)
-            .map(|tenure| moving_ns(tenure.since_ns).max(1));
+            .map(|tenure| own_ns(tenure.session, tenure.since_ns).max(1));
         if kind != Kind::Queue && holders.past.count() < ENOUGH {
             return true;
         }
         peers::stands_out(held_ns, holders.past.usual(beside))
+    }
+}
+
+impl Tenure {
+    /// For how long it held the instance this time, less what it waited for others meanwhile, nanoseconds.
+    fn own_ns(&self, ledger: &Ledger) -> u64 {
+        let waited_ns = ledger.waited_between_ns(self.session, self.since_ns, self.seen_ns);
+        self.seen_ns
+            .saturating_sub(self.since_ns)
+            .saturating_sub(waited_ns)
+    }
+
+    /// The session still runs that request.
+    fn runs(&self, ledger: &Ledger) -> bool {
+        let state = ledger.state(self.session);
+        state.is_some_and(|state| state.request == self.request)
     }
 }
 
@@ -113,7 +125,8 @@ impl Holders {
             .binary_search_by_key(&session, |tenure| tenure.session)
     }
 
-    fn hold(&mut self, session: SessionKey, request: u64, since_ns: u64, now_ns: u64) {
+    fn hold(&mut self, ledger: &Ledger, session: SessionKey, since_ns: u64) {
+        let (request, now_ns) = (ledger.request_of(session), ledger.now_ns);
         let fresh = Tenure {
             session,
             request,
@@ -130,8 +143,7 @@ impl Holders {
         if tenure.request != request {
             *tenure = fresh;
         } else if since_ns > tenure.seen_ns {
-            let held_ns = tenure.seen_ns.saturating_sub(tenure.since_ns);
-            let before_ns = tenure.before_ns.saturating_add(held_ns);
+            let before_ns = tenure.before_ns.saturating_add(tenure.own_ns(ledger));
             *tenure = Tenure { before_ns, ..fresh };
         }
         tenure.since_ns = tenure.since_ns.min(since_ns);
@@ -143,7 +155,6 @@ impl Holders {
 impl Ledger {
     /// Looks who holds what others wait for; once a tick.
     pub(super) fn note_tenures(&mut self) {
-        let now_ns = self.now_ns;
         let mut tenures = std::mem::take(&mut self.tenures);
         let mut latest: Option<(Place, &List)> = None;
         for wait in self.foreign_waits() {
@@ -162,17 +173,12 @@ impl Ledger {
                 .map(|listed| (place, listed));
             for edge in self.edges(wait) {
                 if edge.kind == BlockKind::Granted {
-                    let request = self.request_of(edge.session);
                     let holders = tenures.0.entry(place).or_default();
-                    holders.hold(edge.session, request, edge.since_ns, now_ns);
+                    holders.hold(self, edge.session, edge.since_ns);
                 }
             }
         }
-        let runs = |session, request| {
-            self.state(session)
-                .is_some_and(|state| state.request == request)
-        };
-        tenures.sweep(now_ns, |resource| self.kind(resource), runs);
+        tenures.sweep(self);
         self.tenures = tenures;
     }
 
@@ -187,15 +193,10 @@ impl Ledger {
     }
 
     /// For how long a session's request has had an instance on which others wait, taken together, nanoseconds; time in
-    /// which everything stood still is nobody's.
-    pub(super) fn held_ns(
-        &self,
-        (resource, instance): Place,
-        session: SessionKey,
-        since_ns: u64,
-    ) -> u64 {
-        self.moving_ns(since_ns)
-            .saturating_add(self.tenures.before_ns((resource, instance), session))
+    /// which everything stood still is nobody's, and time in which it waited itself is not its own.
+    pub(super) fn held_ns(&self, place: Place, session: SessionKey, since_ns: u64) -> u64 {
+        self.own_ns(session, since_ns)
+            .saturating_add(self.tenures.before_ns(place, session))
     }
 
     /// Whether a holder has had an instance for much longer than is usual there.
@@ -208,8 +209,8 @@ impl Ledger {
         let kind = self.kind(place.0);
         let held_ns = self.held_ns(place, session, since_ns);
         self.tenures
-            .stands_out(kind, place, (session, held_ns), |since_ns| {
-                self.moving_ns(since_ns)
+            .stands_out(kind, place, (session, held_ns), |other, since_ns| {
+                self.own_ns(other, since_ns)
             })
     }
 }

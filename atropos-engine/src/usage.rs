@@ -239,6 +239,9 @@ impl Ledger {
         if matches!(self.kinds.get(at), None | Some(Kind::Lock | Kind::Queue)) {
             return;
         }
+        if self.kinds.get(at) == Some(&Kind::Cpu) {
+            self.note_delays(usage);
+        }
         if let Some(account) = self.accounts.get_mut(at) {
             account.report(usage, now_ns);
         }

@@ -105,7 +105,8 @@ impl SlidingSum {
     }
 }
 
-fn scale(value: u64, part: u64, whole: u64) -> u64 {
+/// `value` times `part` in `whole`.
+pub(super) fn scale(value: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(value) * u128::from(part) / u128::from(whole)).unwrap_or(u64::MAX)
 }
 

@@ -7,6 +7,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,11 +41,15 @@ fn two_threads_on_one_processor_wait_for_each_other_and_a_sleeper_waits_for_noth
         .collect();
     let mut scheduler = Scheduler::new();
     let begun_ns = clock_ns();
-    assert!(scheduler.look(&threads, begun_ns).is_empty());
+    assert!(
+        scheduler
+            .look(&threads, &BTreeSet::new(), begun_ns)
+            .is_empty()
+    );
     // The measured time itself; nothing is waited for.
     std::thread::sleep(SPAN);
     let looked_ns = clock_ns();
-    let usages = scheduler.look(&threads, looked_ns);
+    let usages = scheduler.look(&threads, &BTreeSet::new(), looked_ns);
     let took_us = (clock_ns() - looked_ns) / 1000;
     println!(
         "{usages:#?}\nlooked at {} threads in {took_us} us",
@@ -73,5 +78,10 @@ fn two_threads_on_one_processor_wait_for_each_other_and_a_sleeper_waits_for_noth
         assert_eq!(writes.times.io_ns, None);
     }
     drop(started);
-    assert!(scheduler.look(&threads, clock_ns()).is_empty(), "all gone");
+    assert!(
+        scheduler
+            .look(&threads, &BTreeSet::new(), clock_ns())
+            .is_empty(),
+        "all gone"
+    );
 }

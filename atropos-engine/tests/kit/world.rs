@@ -344,24 +344,34 @@ impl World {
 
     /// A lock behind the first resource: `key` waits for it, and nobody can tell who holds it. A view of one moment.
     pub fn waits_unseen(&mut self, key: u64) {
+        let wait = Wait {
+            waiter: SessionKey(key),
+            instance: InstanceKey(77),
+            mode: 0,
+            since_ns: self.now_ns(),
+            blockers: Vec::new(),
+        };
+        self.unseen(vec![wait]);
+    }
+
+    /// Nobody waits for a lock behind the first resource any more.
+    pub fn waits_unseen_end(&mut self) {
+        self.unseen(Vec::new());
+    }
+
+    fn unseen(&mut self, waits: Vec<Wait>) {
         let resource = ResourceId(LOCKS.0 + 1);
-        self.blind.push(Blind {
+        self.blind = vec![Blind {
             resource,
             reason: "who waits is seen, who holds is not".to_owned(),
-        });
+        }];
         let at_ns = self.now_ns();
         self.give(Input::Snapshot(Snapshot {
             at_ns,
             resource,
             evidence: Evidence::Walk,
             complete: true,
-            waits: vec![Wait {
-                waiter: SessionKey(key),
-                instance: InstanceKey(77),
-                mode: 0,
-                since_ns: at_ns,
-                blockers: Vec::new(),
-            }],
+            waits,
             instances: Vec::new(),
         }));
     }

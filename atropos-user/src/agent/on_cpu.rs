@@ -2,13 +2,14 @@
 //! wrong. Read out of what the scheduler counts anyway; a look costs the target nothing.
 //!
 //! It is told and is no reason to end anybody: who waits for a processor may wait for the work of the server itself or of
-//! another program on the machine, which no session shows.
+//! another program on the machine, which no session shows. It is a reason to spare somebody: who has no processor cannot let go
+//! of what it holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Preset;
 use crate::engine::input::{
-    Activity, Evidence, ResourceId, SessionKey, SessionState, SessionUsage, Usage,
+    Activity, Evidence, ResourceId, SessionKey, SessionState, SessionUsage, Snapshot, Usage,
 };
 use crate::engine::record::Level;
 use crate::engine::settings::Kind;
@@ -46,11 +47,18 @@ impl OnCpu {
         })
     }
 
-    /// What these sessions used since the look before; nothing in calm, where nobody is followed.
-    pub fn look(&mut self, sessions: &[SessionState], level: Level, now_ns: u64) -> Option<Usage> {
+    /// What these sessions used since the look before; nothing in calm, where nobody is followed. `snapshots` tell who
+    /// waits for something else.
+    pub fn look(
+        &mut self,
+        sessions: &[SessionState],
+        snapshots: &[Snapshot],
+        level: Level,
+        now_ns: u64,
+    ) -> Option<Usage> {
         if level == Level::Calm {
             self.ours.clear();
-            self.scheduler.look(&[], now_ns);
+            self.scheduler.look(&[], &BTreeSet::new(), now_ns);
             self.looked_ns = None;
             return None;
         }
@@ -69,7 +77,11 @@ impl OnCpu {
         }
         let mut threads: Vec<(u32, u32)> = self.ours.values().copied().collect();
         threads.sort_unstable_by_key(|(_, tid)| *tid);
-        let usages = self.scheduler.look(&threads, now_ns);
+        let waits = snapshots.iter().flat_map(|snapshot| &snapshot.waits);
+        let waiting: BTreeSet<SessionKey> = waits.map(|wait| wait.waiter).collect();
+        let asleep = by_thread.iter().filter(|(_, key)| waiting.contains(key));
+        let asleep: BTreeSet<u32> = asleep.map(|(tid, _)| *tid).collect();
+        let usages = self.scheduler.look(&threads, &asleep, now_ns);
         let looked_ns = self.looked_ns.replace(now_ns)?;
         let sessions: Vec<SessionUsage> = usages
             .iter()
@@ -125,7 +137,7 @@ mod tests {
             let begun_ns = crate::agent::clock::thread_cpu_ns();
             while crate::agent::clock::thread_cpu_ns() < begun_ns + 5_000_000 {}
             at_ns += 50_000_000;
-            on_cpu.look(&[state(7, activity)], level, at_ns)
+            on_cpu.look(&[state(7, activity)], &[], level, at_ns)
         };
         assert_eq!(look(Activity::Busy, Level::Suspect), None, "the first look");
         let usage = look(Activity::Busy, Level::Suspect).unwrap();

@@ -1,6 +1,6 @@
 //! How those who keep others waiting get on at the scheduler: at work, in the queue for a processor, blocked on a disk, asleep.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -82,10 +82,10 @@ pub(super) fn watch(resolved: &Resolved, sessions: &[SessionState], roots: &mut 
     if threads.is_empty() {
         return;
     }
-    let mut scheduler = Scheduler::new();
-    scheduler.look(&threads, clock::monotonic_ns());
+    let (mut scheduler, nobody) = (Scheduler::new(), BTreeSet::new());
+    scheduler.look(&threads, &nobody, clock::monotonic_ns());
     std::thread::sleep(SPAN);
-    let usages = scheduler.look(&threads, clock::monotonic_ns());
+    let usages = scheduler.look(&threads, &nobody, clock::monotonic_ns());
     for node in roots.iter_mut().filter(|node| at_work(node)) {
         let usage = usages.iter().find(|usage| {
             ours.get(&node.thread)

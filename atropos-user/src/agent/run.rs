@@ -232,7 +232,7 @@ impl Watch<'_> {
         let on_cpu = self
             .on_cpu
             .as_mut()
-            .and_then(|on_cpu| on_cpu.look(&view.sessions, level, now_ns));
+            .and_then(|on_cpu| on_cpu.look(&view.sessions, &view.snapshots, level, now_ns));
         // Before the tick, which is the last and drives the decision.
         let tick = inputs.len().saturating_sub(1);
         inputs.splice(tick..tick, on_cpu.map(Input::Usage));

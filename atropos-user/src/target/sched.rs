@@ -2,9 +2,10 @@
 //!
 //! The kernel counts the first two for every thread anyway (`/proc/PID/task/TID/schedstat`), so that reading them costs the
 //! target nothing. It books them when a thread is put on a processor or taken off it, or at its tick: what a thread has waited
-//! so far shows once it runs. The third is there only where `kernel.task_delayacct` is 1.
+//! so far shows once it runs, which can be a second later. So of a thread for which nothing was booked, and of which is not known
+//! that it sleeps, the state is read as well: one that is ready has waited all the time. The third is there only where `kernel.task_delayacct` is 1.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 
@@ -53,9 +54,11 @@ pub struct Scheduler {
 #[derive(Debug)]
 struct Followed {
     schedstat: File,
-    stat: Option<File>,
+    stat: File,
     times: ThreadTimes,
     at_ns: u64,
+    /// Time in the queue for a processor that was told and that the kernel has not booked yet.
+    ahead_ns: u64,
 }
 
 impl Scheduler {
@@ -75,8 +78,13 @@ impl Scheduler {
 
     /// Looks at these threads, given by process and thread: what each did since the look before. One that is new gives
     /// nothing yet, one that is gone nothing more, and one that is not named is followed no longer. Of more than
-    /// [`MAX_FOLLOWED`] the rest is left out.
-    pub fn look(&mut self, threads: &[(u32, u32)], now_ns: u64) -> Vec<ThreadUsage> {
+    /// [`MAX_FOLLOWED`] the rest is left out. `asleep` are those that are known to wait for something else than a processor.
+    pub fn look(
+        &mut self,
+        threads: &[(u32, u32)],
+        asleep: &BTreeSet<u32>,
+        now_ns: u64,
+    ) -> Vec<ThreadUsage> {
         let mut before = std::mem::take(&mut self.followed);
         let mut usages = Vec::new();
         for (pid, tid) in threads.iter().take(MAX_FOLLOWED) {
@@ -86,7 +94,7 @@ impl Scheduler {
             else {
                 continue;
             };
-            let Some(times) = followed.read() else {
+            let Some(times) = followed.read(self.counts_io) else {
                 continue;
             };
             let covered_ns = now_ns.saturating_sub(followed.at_ns);
@@ -94,7 +102,7 @@ impl Scheduler {
                 usages.push(ThreadUsage {
                     tid: *tid,
                     covered_ns,
-                    times: times.since(followed.times),
+                    times: followed.told(times, covered_ns, asleep.contains(tid)),
                 });
             }
             (followed.times, followed.at_ns) = (times, now_ns);
@@ -115,26 +123,41 @@ impl Followed {
         let open = |name: &str| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
         let mut followed = Self {
             schedstat: open("schedstat")?,
-            stat: if counts_io { Some(open("stat")?) } else { None },
+            stat: open("stat")?,
             times: ThreadTimes::default(),
             at_ns: now_ns,
+            ahead_ns: 0,
         };
-        followed.times = followed.read()?;
+        followed.times = followed.read(counts_io)?;
         Some(followed)
     }
 
     /// Times since the thread's start; nothing if it is gone.
-    fn read(&self) -> Option<ThreadTimes> {
+    fn read(&self, counts_io: bool) -> Option<ThreadTimes> {
         let (on_cpu_ns, run_delay_ns) = schedstat(&line(&self.schedstat)?)?;
-        let io_ns = match &self.stat {
-            None => None,
-            Some(stat) => Some(io_ticks(&line(stat)?)? * tick_ns()),
+        let io_ns = if counts_io {
+            Some(io_ticks(&line(&self.stat)?)? * tick_ns())
+        } else {
+            None
         };
         Some(ThreadTimes {
             on_cpu_ns,
             run_delay_ns,
             io_ns,
         })
+    }
+
+    /// What it did since the look before, given its times at this one.
+    fn told(&mut self, times: ThreadTimes, covered_ns: u64, asleep: bool) -> ThreadTimes {
+        let mut told = times.since(self.times);
+        if (told.on_cpu_ns, told.run_delay_ns) != (0, 0) {
+            told.run_delay_ns = told.run_delay_ns.saturating_sub(self.ahead_ns);
+            self.ahead_ns = 0;
+        } else if !asleep && line(&self.stat).is_some_and(|line| is_ready(&line)) {
+            told.run_delay_ns = covered_ns;
+            self.ahead_ns = self.ahead_ns.saturating_add(covered_ns);
+        }
+        told
     }
 }
 
@@ -167,6 +190,12 @@ fn schedstat(line: &str) -> Option<(u64, u64)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
+/// The thread runs or is in the queue for a processor.
+fn is_ready(line: &str) -> bool {
+    line.rsplit_once(')')
+        .is_some_and(|(_, behind)| behind.trim_start().starts_with('R'))
+}
+
 /// Clock ticks blocked on a disk. The name in the second field may hold spaces and parentheses.
 fn io_ticks(line: &str) -> Option<u64> {
     let behind_name = line.rsplit_once(')')?.1;
@@ -186,22 +215,40 @@ mod tests {
         let stat = format!("77 (a ) b) {}", numbers.join(" "));
         assert_eq!(io_ticks(&stat), Some(42));
         assert_eq!(io_ticks("77 (a) S 1 2"), None);
+        assert!(is_ready("77 (S ) b) R 1 2") && !is_ready("77 (R ) R) S 1 2") && !is_ready(""));
+    }
+
+    #[test]
+    fn a_delay_is_told_while_it_lasts_and_not_again_when_it_is_booked() {
+        // This thread is ready all the time, and its state says so.
+        let pid = std::process::id();
+        let tid = nix::unistd::gettid().as_raw().cast_unsigned();
+        let mut followed = Followed::open(pid, tid, false, 0).unwrap();
+        let before = followed.times;
+        for _ in 0..2 {
+            assert_eq!(followed.told(before, 50, false).run_delay_ns, 50);
+        }
+        let booked = ThreadTimes {
+            run_delay_ns: before.run_delay_ns + 130,
+            ..before
+        };
+        assert_eq!(followed.told(booked, 50, false).run_delay_ns, 30);
+        followed.times = booked;
+        assert_eq!(followed.told(booked, 50, true).run_delay_ns, 0);
+        assert_eq!(followed.told(booked, 50, false).run_delay_ns, 50);
     }
 
     #[test]
     fn a_thread_is_told_of_from_the_second_look_on_while_it_is_named_and_lives() {
         let pid = std::process::id();
         let mut scheduler = Scheduler::new();
-        assert!(
-            scheduler
-                .look(&[(pid, pid), (pid, u32::MAX)], 10)
-                .is_empty()
-        );
-        let usages = scheduler.look(&[(pid, pid)], 15);
+        let mut look = |threads: &[_], now_ns| scheduler.look(threads, &BTreeSet::new(), now_ns);
+        assert!(look(&[(pid, pid), (pid, u32::MAX)], 10).is_empty());
+        let usages = look(&[(pid, pid)], 15);
         let told: Vec<_> = usages.iter().map(|u| (u.tid, u.covered_ns)).collect();
         assert_eq!(told, [(pid, 5)]);
+        assert!(look(&[], 20).is_empty());
+        assert!(look(&[(pid, pid)], 25).is_empty(), "it is new");
         assert_eq!(usages[0].times.io_ns.is_some(), scheduler.counts_io());
-        assert!(scheduler.look(&[], 20).is_empty());
-        assert!(scheduler.look(&[(pid, pid)], 25).is_empty(), "it is new");
     }
 }
