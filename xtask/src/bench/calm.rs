@@ -3,12 +3,17 @@
 //! One load runs all the time while the agent comes and goes: what a load that begins anew does differently each time would be
 //! larger than what is measured. Every round is one slice of that time in each state; the order is turned round from round to
 //! round, so that a machine that grows slower or faster favours nobody.
+//!
+//! To come and go takes the agent seconds, in which a shared machine becomes another one. With `--pause` it stays, and stands still
+//! (SIGSTOP) where nobody is to watch: slices of a second, hundreds of rounds, and a mean that is known to a per cent.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::process::Command;
@@ -29,6 +34,8 @@ use crate::process::as_root;
 
 /// Between attaching and the slice: the sample with which the agent begins, and its calibration, are over.
 const SETTLE: Duration = Duration::from_secs(2);
+/// Between stopping or continuing the agent and the slice.
+const SETTLE_PAUSED: Duration = Duration::from_millis(50);
 /// The load is to run for longer than any measurement; it is ended by its process.
 const ENDLESS_SECONDS: u64 = 7 * 24 * 3600;
 /// In this time the agent must have become suspicious if it is meant to.
@@ -57,6 +64,10 @@ pub(super) struct Calm {
     /// Compare with this level only (may be given several times).
     #[arg(long, value_enum)]
     level: Vec<Level>,
+    /// Stop and continue the agent in place of letting it come and go. Its probes stay, so this tells of calm alone, where
+    /// no request passes one outside of its samples.
+    #[arg(long, conflicts_with = "level")]
+    pause: bool,
     /// This workload only (may be given several times).
     #[arg(long, value_enum)]
     workload: Vec<Workload>,
@@ -212,6 +223,7 @@ impl Calm {
             subject,
             binary,
             slice: Duration::from_secs(self.seconds),
+            held: None,
         };
         for workload in self.workloads(server) {
             comparisons.push(self.compare(&mut stage, workload).await?);
@@ -224,10 +236,10 @@ impl Calm {
         stage: &mut Stage<'_, impl Subject>,
         workload: Workload,
     ) -> Result<Comparison> {
-        let levels = if self.level.is_empty() {
-            Level::value_variants()
-        } else {
-            &self.level
+        let levels = match self.level.as_slice() {
+            _ if self.pause => &[Level::Calm],
+            [] => Level::value_variants(),
+            levels => levels,
         };
         let hits = stage.hits(workload).await?;
         let mut load = stage.subject.start(&Load {
@@ -239,6 +251,10 @@ impl Calm {
             log: None,
         })?;
         sleep(HEAD_START).await;
+        if self.pause {
+            stage.held = Some(Held::start(&mut stage.subject, stage.binary).await?);
+            sleep(SETTLE).await;
+        }
         let mut rounds = Vec::new();
         for number in 1..=self.rounds {
             let round = stage.round(levels, number % 2 == 0).await?;
@@ -263,6 +279,9 @@ impl Calm {
             rounds.push(round);
         }
         load.kill().await.context("cannot end the load")?;
+        if let Some(held) = stage.held.take() {
+            held.stop().await?;
+        }
         Ok(Comparison::new(
             workload,
             self.seconds,
@@ -279,6 +298,36 @@ struct Stage<'a, S> {
     binary: &'a Path,
     /// Its length.
     slice: Duration,
+    /// The agent that stays.
+    held: Option<Held>,
+}
+
+/// An agent that stays, and stands still where nobody is to watch.
+struct Held {
+    agent: Agent,
+    pid: Pid,
+}
+
+impl Held {
+    async fn start(subject: &mut impl Subject, binary: &Path) -> Result<Self> {
+        let agent = watch(subject, binary, Level::Calm, &[]).await?;
+        let pid = Pid::from_raw(i32::try_from(agent_pid(&agent)?)?);
+        Ok(Self { agent, pid })
+    }
+
+    fn let_go_on(&self, on: bool) -> Result<()> {
+        let signal = if on { Signal::SIGCONT } else { Signal::SIGSTOP };
+        kill(self.pid, signal).with_context(|| format!("cannot send {signal} to the agent"))
+    }
+
+    async fn stop(self) -> Result<()> {
+        self.let_go_on(true)?;
+        let suspicions = self.agent.stop().await?.suspicions;
+        if suspicions > 0 {
+            bail!("the agent became suspicious {suspicions} times: calm was not what was measured");
+        }
+        Ok(())
+    }
 }
 
 impl<S: Subject> Stage<'_, S> {
@@ -308,39 +357,49 @@ impl<S: Subject> Stage<'_, S> {
 
     /// One slice.
     async fn sample(&mut self, level: Option<Level>) -> Result<Sample> {
+        if let Some(held) = &self.held {
+            held.let_go_on(level.is_some())?;
+            let pid = held.pid.as_raw().cast_unsigned();
+            sleep(SETTLE_PAUSED).await;
+            return self.measure(level.map(|_| pid)).await;
+        }
         let agent = match level {
             Some(level) => Some(watch(&mut self.subject, self.binary, level, &[]).await?),
             None => None,
         };
         sleep(SETTLE).await;
-        let agent_pid = agent.as_ref().map(agent_pid).transpose()?;
-        let agent_before_ns = agent_pid.map(cpu_ns).transpose()?;
+        let pid = agent.as_ref().map(agent_pid).transpose()?;
+        let mut sample = self.measure(pid).await?;
+        if let (Some(agent), Some(used)) = (agent, &mut sample.agent) {
+            used.suspicions = agent.stop().await?.suspicions;
+        }
+        Ok(sample)
+    }
+
+    /// What server and agent, if there is one, use from now on for the length of a slice.
+    async fn measure(&mut self, agent: Option<u32>) -> Result<Sample> {
+        let agent_before_ns = agent.map(cpu_ns).transpose()?;
         let (count, before_ns, begun_ns) = self.reading().await?;
         sleep(self.slice).await;
         let (count_after, after_ns, ended_ns) = self.reading().await?;
-        let used = match (agent, agent_pid, agent_before_ns) {
-            (Some(agent), Some(pid), Some(before_ns)) => {
-                let cpu_ns = cpu_ns(pid)?.saturating_sub(before_ns);
-                let Memory {
-                    rss_bytes,
-                    peak_bytes,
-                } = Memory::of(pid)?;
-                let suspicions = agent.stop().await?.suspicions;
-                Some(AgentUse {
-                    cpu_ns,
-                    rss_bytes,
-                    peak_bytes,
-                    suspicions,
-                })
-            }
-            _ => None,
+        let used = |(pid, before_ns): (u32, u64)| -> Result<AgentUse> {
+            let cpu_ns = cpu_ns(pid)?.saturating_sub(before_ns);
+            let Memory {
+                rss_bytes,
+                peak_bytes,
+            } = Memory::of(pid)?;
+            Ok(AgentUse {
+                cpu_ns,
+                rss_bytes,
+                peak_bytes,
+                suspicions: 0,
+            })
         };
-        let server_cpu_ns = after_ns.saturating_sub(before_ns);
         Ok(Sample {
-            server_cpu_ns,
+            server_cpu_ns: after_ns.saturating_sub(before_ns),
             query_count: count_after.saturating_sub(count),
             wall_ns: ended_ns - begun_ns,
-            agent: used,
+            agent: agent.zip(agent_before_ns).map(used).transpose()?,
         })
     }
 

@@ -299,6 +299,11 @@ impl Probes {
         Ok(1)
     }
 
+    /// Whether requests pass probes at present.
+    pub fn times_requests(&self) -> bool {
+        self.requests_since_ns().is_some()
+    }
+
     /// Since when the request probes have been attached, if they are.
     fn requests_since_ns(&self) -> Option<u64> {
         let mut requests = self.units.iter().filter(|unit| unit.planned.times_requests);
