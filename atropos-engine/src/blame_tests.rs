@@ -1,7 +1,7 @@
 //! Tests of the wait-for graph and the flow of blame.
 
 use super::super::input::SessionKey;
-use super::super::testkit::{busy, granted, ledger, queued, wait};
+use super::super::testkit::{busy, granted, ledger, queued, snapshot, wait};
 use super::assign;
 use crate::graph::Graph;
 
@@ -48,6 +48,16 @@ fn those_who_name_the_same_are_charged_for_as_if_each_had_a_list_of_its_own() {
     );
     let waiting = node(1).waiting.as_ref().expect("it waits");
     assert_eq!(*waiting.blockers, [SessionKey(2)]);
+}
+
+#[test]
+fn a_holder_is_not_charged_for_the_time_in_which_it_waited_itself() {
+    let behind = wait(3, 8, 600, &[granted(2, 500)]);
+    let both = vec![wait(2, 7, 600, &[granted(1, 0)]), behind.clone()];
+    let mut ledger = ledger(900, both, vec![]);
+    // It has been let on.
+    ledger.snapshot(&snapshot(1000, vec![behind]));
+    assert_close(blamed_s(&assign(&ledger), 2), 0.2);
 }
 
 #[test]

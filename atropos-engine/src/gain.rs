@@ -8,7 +8,7 @@
 //! A slot of a pool that the task gives back serves others for all of that time, so there the share does not count: it is
 //! asked of all candidates together (`choose`).
 //!
-//! Usage is the time for which the task has been in the way (of a lock or a pool), or at the resource (memory, processor,
+//! Usage is the time for which the task has been in the way by itself (of a lock or a pool), or at the resource (memory, processor,
 //! device): seconds for every kind, so that a sum over kinds means something. How much it takes of what others lack is in the
 //! blame.
 

@@ -347,18 +347,17 @@ impl Ledger {
         };
         self.ended_waits += 1;
         let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
+        let waited_ns = end_ns - wait.since_ns;
         let counts = !self.is_blind(wait.resource);
         let is_for_others = self.keeps_waiting(wait.resource);
         let (known, brief) = self.sessions.entry(session).both();
         brief.waits = false;
         // What cannot be seen whole must not explain why a request is slow.
         if counts {
-            brief.waited_ns = brief.waited_ns.saturating_add(end_ns - wait.since_ns);
+            brief.waited_ns = brief.waited_ns.saturating_add(waited_ns);
         }
         if is_for_others {
-            known
-                .waited
-                .add(wait.since_ns, end_ns, end_ns - wait.since_ns);
+            known.waited.add(wait.since_ns, end_ns, waited_ns);
         }
         let instance = wait.listed.is_some().then_some(wait.instance);
         known.last_wait = Some(PastWait {

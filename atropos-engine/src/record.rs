@@ -255,7 +255,7 @@ pub struct Gain {
     pub resource: ResourceId,
     /// Which contended instances, with names.
     pub instances: Vec<HeldInstance>,
-    /// Usage so far, seconds.
+    /// Usage so far, seconds: time in the way, less what the task itself lost to others meanwhile.
     pub usage_s: f64,
     /// Progress taken for the estimate, and whether it is known.
     pub progress: Option<f64>,

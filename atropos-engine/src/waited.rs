@@ -122,7 +122,45 @@ impl Ledger {
 mod tests {
     use super::*;
 
+    use crate::input::{Event, EventKind, InstanceKey};
+    use crate::testkit::{MS, RESOURCE, settings};
+
     const S: u64 = 1_000_000_000;
+
+    /// A second of which a session waited for `kind` from 200 to 500 ms.
+    fn own_ns(kind: Kind) -> u64 {
+        let mut resources = settings().resources;
+        resources[0].kind = kind;
+        let mut ledger = Ledger::new(&resources, S);
+        let (resource, instance) = (RESOURCE, InstanceKey(7));
+        for (at_ms, kind) in [
+            (200, EventKind::WaitBegin { resource, instance }),
+            (500, EventKind::WaitEnd { resource, instance }),
+        ] {
+            ledger.event(&Event {
+                at_ns: at_ms * MS,
+                session: SessionKey(1),
+                kind,
+            });
+        }
+        ledger.advance(S);
+        ledger.own_ns(SessionKey(1), 0)
+    }
+
+    #[test]
+    fn a_wait_for_others_is_not_ones_own_time_and_one_for_a_device_is() {
+        for kind in [Kind::Lock, Kind::Queue] {
+            assert_eq!(own_ns(kind), 700 * MS);
+        }
+        assert_eq!(own_ns(Kind::Io), 1000 * MS);
+    }
+
+    #[test]
+    fn of_a_part_of_a_span_its_share_was_lost() {
+        let mut waited = Waited::default();
+        waited.add(0, S, S / 2);
+        assert_eq!(waited.between_ns(S / 2, 2 * S), S / 4);
+    }
 
     #[test]
     fn each_wait_counts_where_it_was() {

@@ -3,12 +3,12 @@
 mod kit;
 
 use atropos_engine::Settings;
-use atropos_engine::input::Evidence;
+use atropos_engine::input::{Evidence, Input, ResourceId, SessionKey, SessionUsage, Usage};
 use atropos_engine::record::{Effect, OverloadState, PassedOver};
-use atropos_engine::settings::Resource;
+use atropos_engine::settings::{Kind, Resource};
 use kit::{
-    BACKUP, DDL, EXCLUSIVE, MS, OTHER, REPLICATION, SHARED, Sense, T, WRITE, World, c1, m01,
-    settings, sleeper,
+    BACKUP, DDL, EXCLUSIVE, MS, OTHER, REPLICATION, SHARED, Sense, T, WRITE, World, all_kinds, c1,
+    m01, settings, sleeper,
 };
 
 #[test]
@@ -265,6 +265,50 @@ fn who_was_held_up_is_not_to_blame_for_that_time_when_it_goes_on() {
     assert_eq!(world.targets(), [0_u64; 0]);
     // From here on it is its own time.
     world.run(300);
+    assert_eq!(world.targets(), [1]);
+}
+
+#[test]
+fn who_found_no_processor_is_not_to_blame_for_that_time() {
+    let mut world = World::new(all_kinds());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "commit");
+    world.lock(1, T, EXCLUSIVE);
+    for _ in 0..60 {
+        world.give(Input::Usage(Usage {
+            at_ns: world.now_ns(),
+            resource: ResourceId(1),
+            covered_ns: 50 * MS,
+            evidence: Evidence::Inference,
+            complete: true,
+            sessions: vec![SessionUsage {
+                session: SessionKey(1),
+                used: 0,
+                lost_ns: 50 * MS,
+                held: 0,
+            }],
+        }));
+        world.run(50);
+    }
+    assert_eq!(world.targets(), [0_u64; 0]);
+    world.run(300);
+    assert_eq!(world.targets(), [1]);
+}
+
+#[test]
+fn who_waits_for_a_device_is_at_its_own_work() {
+    let mut settings = with_unseen_locks();
+    settings.resources[1].kind = Kind::Io;
+    let mut world = World::new(settings);
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "update");
+    world.lock(1, T, EXCLUSIVE);
+    for _ in 0..10 {
+        world.waits_unseen(1);
+        world.run(50);
+    }
     assert_eq!(world.targets(), [1]);
 }
 
