@@ -28,6 +28,8 @@ const TESTS: [&[&str]; 3] = [
         "--test",
         "safety",
         "--test",
+        "own_time",
+        "--test",
         "budget",
         "--test",
         "usage",

@@ -54,7 +54,10 @@ pub struct Scheduler {
 #[derive(Debug)]
 struct Followed {
     schedstat: File,
-    stat: File,
+    /// Kept open where it is read at every look.
+    stat: Option<File>,
+    /// Its process and its own number.
+    ids: (u32, u32),
     times: ThreadTimes,
     at_ns: u64,
     /// Time in the queue for a processor that was told and that the kernel has not booked yet.
@@ -94,7 +97,7 @@ impl Scheduler {
             else {
                 continue;
             };
-            let Some(times) = followed.read(self.counts_io) else {
+            let Some(times) = followed.read() else {
                 continue;
             };
             let covered_ns = now_ns.saturating_sub(followed.at_ns);
@@ -123,22 +126,22 @@ impl Followed {
         let open = |name: &str| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
         let mut followed = Self {
             schedstat: open("schedstat")?,
-            stat: open("stat")?,
+            stat: if counts_io { Some(open("stat")?) } else { None },
+            ids: (pid, tid),
             times: ThreadTimes::default(),
             at_ns: now_ns,
             ahead_ns: 0,
         };
-        followed.times = followed.read(counts_io)?;
+        followed.times = followed.read()?;
         Some(followed)
     }
 
     /// Times since the thread's start; nothing if it is gone.
-    fn read(&self, counts_io: bool) -> Option<ThreadTimes> {
+    fn read(&self) -> Option<ThreadTimes> {
         let (on_cpu_ns, run_delay_ns) = schedstat(&line(&self.schedstat)?)?;
-        let io_ns = if counts_io {
-            Some(io_ticks(&line(&self.stat)?)? * tick_ns())
-        } else {
-            None
+        let io_ns = match &self.stat {
+            None => None,
+            Some(stat) => Some(io_ticks(&line(stat)?)? * tick_ns()),
         };
         Some(ThreadTimes {
             on_cpu_ns,
@@ -153,11 +156,22 @@ impl Followed {
         if (told.on_cpu_ns, told.run_delay_ns) != (0, 0) {
             told.run_delay_ns = told.run_delay_ns.saturating_sub(self.ahead_ns);
             self.ahead_ns = 0;
-        } else if !asleep && line(&self.stat).is_some_and(|line| is_ready(&line)) {
+        } else if !asleep && self.is_ready() {
             told.run_delay_ns = covered_ns;
             self.ahead_ns = self.ahead_ns.saturating_add(covered_ns);
         }
         told
+    }
+
+    /// It runs or is in the queue for a processor. Asked of few, so that no descriptor is kept for it.
+    fn is_ready(&self) -> bool {
+        let line = if let Some(stat) = &self.stat {
+            line(stat)
+        } else {
+            let (pid, tid) = self.ids;
+            fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()
+        };
+        line.is_some_and(|line| is_ready(&line))
     }
 }
 

@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
 use super::calm_table::{Comparison, Hits, table};
+use super::held::Held;
 use super::pgbench::Pgbench;
 use super::subject::{Load, Subject, THREADS, Workload, events, finish};
 use super::sysbench::Sysbench;
@@ -302,34 +301,6 @@ struct Stage<'a, S> {
     held: Option<Held>,
 }
 
-/// An agent that stays, and stands still where nobody is to watch.
-struct Held {
-    agent: Agent,
-    pid: Pid,
-}
-
-impl Held {
-    async fn start(subject: &mut impl Subject, binary: &Path) -> Result<Self> {
-        let agent = watch(subject, binary, Level::Calm, &[]).await?;
-        let pid = Pid::from_raw(i32::try_from(agent_pid(&agent)?)?);
-        Ok(Self { agent, pid })
-    }
-
-    fn let_go_on(&self, on: bool) -> Result<()> {
-        let signal = if on { Signal::SIGCONT } else { Signal::SIGSTOP };
-        kill(self.pid, signal).with_context(|| format!("cannot send {signal} to the agent"))
-    }
-
-    async fn stop(self) -> Result<()> {
-        self.let_go_on(true)?;
-        let suspicions = self.agent.stop().await?.suspicions;
-        if suspicions > 0 {
-            bail!("the agent became suspicious {suspicions} times: calm was not what was measured");
-        }
-        Ok(())
-    }
-}
-
 impl<S: Subject> Stage<'_, S> {
     async fn round(&mut self, levels: &[Level], turned: bool) -> Result<Round> {
         let mut alone = None;
@@ -359,7 +330,7 @@ impl<S: Subject> Stage<'_, S> {
     async fn sample(&mut self, level: Option<Level>) -> Result<Sample> {
         if let Some(held) = &self.held {
             held.let_go_on(level.is_some())?;
-            let pid = held.pid.as_raw().cast_unsigned();
+            let pid = held.pid();
             sleep(SETTLE_PAUSED).await;
             return self.measure(level.map(|_| pid)).await;
         }

@@ -7,6 +7,7 @@ mod bpftrace;
 mod calm;
 mod calm_table;
 mod churn;
+mod held;
 mod hit;
 mod incidents;
 mod late;
