@@ -252,25 +252,19 @@ impl Ledger {
             Some(_) => self.close_wait(session, at_ns),
             None => {}
         }
-        let is_for_others = self.keeps_waiting(resource);
-        let (known, brief) = self.sessions.entry(session).both();
-        if let Some(last) = known
-            .last_wait
-            .as_mut()
-            .filter(|last| last.resource == resource && at_ns <= last.end_ns)
+        let last = self.sessions.entry(session).or_default().last_wait;
+        if let Some(last) = last
+            && last.resource == resource
+            && at_ns <= last.end_ns
         {
             // Its end came first, or this repeats the begin of a wait that is over.
             if last.orphan {
-                last.orphan = false;
-                last.begin_ns = at_ns;
-                let end_ns = last.end_ns;
-                brief.waited_ns = brief.waited_ns.saturating_add(end_ns - at_ns);
-                if is_for_others {
-                    known.waited.add(at_ns, end_ns, end_ns - at_ns);
-                }
-                if !brief.is_own() {
-                    self.past[usize::from(resource.0)].add(at_ns, end_ns);
-                }
+                let begun = PastWait {
+                    begin_ns: at_ns,
+                    orphan: false,
+                    ..last
+                };
+                self.book(session, begun);
             }
             return;
         }
@@ -347,28 +341,39 @@ impl Ledger {
         };
         self.ended_waits += 1;
         let end_ns = end_ns.min(self.now_ns).max(wait.since_ns);
-        let waited_ns = end_ns - wait.since_ns;
-        let counts = !self.is_blind(wait.resource);
-        let is_for_others = self.keeps_waiting(wait.resource);
+        self.sessions.entry(session).brief().waits = false;
+        let past = PastWait {
+            resource: wait.resource,
+            instance: wait.listed.is_some().then_some(wait.instance),
+            begin_ns: wait.since_ns,
+            end_ns,
+            orphan: false,
+        };
+        self.book(session, past);
+    }
+
+    /// Books a wait that is over.
+    fn book(&mut self, session: SessionKey, past: PastWait) {
+        let PastWait {
+            resource,
+            begin_ns,
+            end_ns,
+            ..
+        } = past;
+        let waited_ns = end_ns.saturating_sub(begin_ns);
+        let counts = !self.is_blind(resource);
+        let is_for_others = self.keeps_waiting(resource);
         let (known, brief) = self.sessions.entry(session).both();
-        brief.waits = false;
+        known.last_wait = Some(past);
         // What cannot be seen whole must not explain why a request is slow.
         if counts {
             brief.waited_ns = brief.waited_ns.saturating_add(waited_ns);
         }
         if is_for_others {
-            known.waited.add(wait.since_ns, end_ns, waited_ns);
+            known.waited.add(begin_ns, end_ns, waited_ns);
         }
-        let instance = wait.listed.is_some().then_some(wait.instance);
-        known.last_wait = Some(PastWait {
-            resource: wait.resource,
-            instance,
-            begin_ns: wait.since_ns,
-            end_ns,
-            orphan: false,
-        });
         if !brief.is_own() {
-            self.past[usize::from(wait.resource.0)].add(wait.since_ns, end_ns);
+            self.past[usize::from(resource.0)].add(begin_ns, end_ns);
         }
     }
 
