@@ -4,8 +4,9 @@
 //! larger than what is measured. Every round is one slice of that time in each state; the order is turned round from round to
 //! round, so that a machine that grows slower or faster favours nobody.
 //!
-//! To come and go takes the agent seconds, in which a shared machine becomes another one. With `--pause` it stays, and stands still
-//! (SIGSTOP) where nobody is to watch: slices of a second, hundreds of rounds, and a mean that is known to a per cent.
+//! To come and go takes the agent seconds, in which a shared machine becomes another one. With `--pause` it stays, stands still
+//! (SIGSTOP) where nobody is to watch, and is asked to watch closely (SIGUSR1) in the slices of level suspect: slices of a second,
+//! hundreds of rounds, and a mean that is known to a per cent.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
 use super::calm_table::{Comparison, Hits, table};
-use super::held::Held;
+use super::held::{Held, Unbounded};
 use super::pgbench::Pgbench;
 use super::subject::{Load, Subject, THREADS, Workload, events, finish};
 use super::sysbench::Sysbench;
@@ -28,13 +29,13 @@ use crate::demo::Kind;
 use crate::demo::clock::{SECOND, now_ns};
 use crate::demo::place::Place as _;
 use crate::demo::story::Story;
-use crate::demo::watch::Agent;
+use crate::demo::watch::{Agent, Seen};
 use crate::process::as_root;
 
 /// Between attaching and the slice: the sample with which the agent begins, and its calibration, are over.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Between stopping or continuing the agent and the slice.
-const SETTLE_PAUSED: Duration = Duration::from_millis(50);
+/// The longest slice of an agent that stays.
+const MAX_PAUSED_SECONDS: u64 = 50;
 /// The load is to run for longer than any measurement; it is ended by its process.
 const ENDLESS_SECONDS: u64 = 7 * 24 * 3600;
 /// In this time the agent must have become suspicious if it is meant to.
@@ -63,10 +64,14 @@ pub(super) struct Calm {
     /// Compare with this level only (may be given several times).
     #[arg(long, value_enum)]
     level: Vec<Level>,
-    /// Stop and continue the agent in place of letting it come and go. Its probes stay, so this tells of calm alone, where
-    /// no request passes one outside of its samples.
-    #[arg(long, conflicts_with = "level")]
+    /// Stop and continue the agent in place of letting it come and go, and ask it to watch closely for level suspect. The probes
+    /// of the calm set stay while it stands still: no request passes one of them.
+    #[arg(long)]
     pause: bool,
+    /// Lift the budget at level suspect: every probe passes all the time, whatever it costs. So a passing's cost stands out of
+    /// the noise, and calm's, a part of the time of the same probes, follows from it.
+    #[arg(long)]
+    unbounded: bool,
     /// This workload only (may be given several times).
     #[arg(long, value_enum)]
     workload: Vec<Workload>,
@@ -104,6 +109,14 @@ pub(super) enum Level {
 }
 
 impl Level {
+    /// As the agent calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Suspect => "suspect",
+        }
+    }
+
     /// An objective that keeps the agent at this level: one that nothing breaks, or one that everything breaks.
     fn slo(self) -> &'static str {
         match self {
@@ -124,6 +137,8 @@ pub(super) struct Sample {
     pub(super) wall_ns: u64,
     /// The agent's part, if it was there.
     pub(super) agent: Option<AgentUse>,
+    /// Share of its time that the budget allowed each probe, in the order of the hits; at the end of the slice.
+    pub(super) shares: Vec<f64>,
 }
 
 /// What the agent used in a run or slice.
@@ -164,6 +179,11 @@ struct Report {
 
 impl Calm {
     pub(super) fn run(&self) -> Result<()> {
+        if self.pause && self.seconds > MAX_PAUSED_SECONDS {
+            bail!(
+                "with --pause a slice takes at most {MAX_PAUSED_SECONDS} s: who asks the agent to watch closely is answered for a minute"
+            );
+        }
         let servers: Vec<Kind> = [Kind::Mariadb, Kind::Postgresql]
             .into_iter()
             .filter(|server| self.workloads(*server).next().is_some())
@@ -223,6 +243,8 @@ impl Calm {
             binary,
             slice: Duration::from_secs(self.seconds),
             held: None,
+            preset: self.unbounded.then(|| Unbounded::of(server)).transpose()?,
+            probes: Vec::new(),
         };
         for workload in self.workloads(server) {
             comparisons.push(self.compare(&mut stage, workload).await?);
@@ -236,11 +258,11 @@ impl Calm {
         workload: Workload,
     ) -> Result<Comparison> {
         let levels = match self.level.as_slice() {
-            _ if self.pause => &[Level::Calm],
             [] => Level::value_variants(),
             levels => levels,
         };
         let hits = stage.hits(workload).await?;
+        stage.probes = hits.iter().map(|hit| hit.probe.clone()).collect();
         let mut load = stage.subject.start(&Load {
             script: workload.name(),
             options: &[],
@@ -251,7 +273,7 @@ impl Calm {
         })?;
         sleep(HEAD_START).await;
         if self.pause {
-            stage.held = Some(Held::start(&mut stage.subject, stage.binary).await?);
+            stage.held = Some(stage.hold().await?);
             sleep(SETTLE).await;
         }
         let mut rounds = Vec::new();
@@ -287,6 +309,7 @@ impl Calm {
             levels,
             rounds,
             hits,
+            self.unbounded,
         ))
     }
 }
@@ -299,6 +322,10 @@ struct Stage<'a, S> {
     slice: Duration,
     /// The agent that stays.
     held: Option<Held>,
+    /// What the agent goes by in place of the server's preset.
+    preset: Option<Unbounded>,
+    /// The probes whose passings are counted.
+    probes: Vec<String>,
 }
 
 impl<S: Subject> Stage<'_, S> {
@@ -326,25 +353,47 @@ impl<S: Subject> Stage<'_, S> {
         })
     }
 
+    async fn hold(&mut self) -> Result<Held> {
+        Held::of(self.watch(Level::Calm).await?)
+    }
+
+    async fn watch(&mut self, level: Level) -> Result<Agent> {
+        let preset = self.preset.as_ref().map(Unbounded::arguments);
+        let words: Vec<&str> = preset.iter().flatten().map(String::as_str).collect();
+        watch(&mut self.subject, self.binary, level, &words).await
+    }
+
     /// One slice.
     async fn sample(&mut self, level: Option<Level>) -> Result<Sample> {
-        if let Some(held) = &self.held {
-            held.let_go_on(level.is_some())?;
+        if let Some(held) = &mut self.held {
+            held.watch(level).await?;
             let pid = held.pid();
-            sleep(SETTLE_PAUSED).await;
-            return self.measure(level.map(|_| pid)).await;
+            let mut sample = self.measure(level.map(|_| pid)).await?;
+            if let (Some(level), Some(held)) = (level, &self.held) {
+                sample.shares = self.shares(level, &held.seen());
+            }
+            return Ok(sample);
         }
         let agent = match level {
-            Some(level) => Some(watch(&mut self.subject, self.binary, level, &[]).await?),
+            Some(level) => Some(self.watch(level).await?),
             None => None,
         };
         sleep(SETTLE).await;
         let pid = agent.as_ref().map(agent_pid).transpose()?;
         let mut sample = self.measure(pid).await?;
-        if let (Some(agent), Some(used)) = (agent, &mut sample.agent) {
-            used.suspicions = agent.stop().await?.suspicions;
+        if let (Some(agent), Some(used), Some(level)) = (agent, &mut sample.agent, level) {
+            let seen = agent.stop().await?;
+            used.suspicions = seen.suspicions;
+            sample.shares = self.shares(level, &seen);
         }
         Ok(sample)
+    }
+
+    fn shares(&self, level: Level, seen: &Seen) -> Vec<f64> {
+        let probes = self.probes.iter();
+        probes
+            .map(|probe| seen.share(level.name(), probe))
+            .collect()
     }
 
     /// What server and agent, if there is one, use from now on for the length of a slice.
@@ -371,6 +420,7 @@ impl<S: Subject> Stage<'_, S> {
             query_count: count_after.saturating_sub(count),
             wall_ns: ended_ns - begun_ns,
             agent: agent.zip(agent_before_ns).map(used).transpose()?,
+            shares: Vec::new(),
         })
     }
 

@@ -82,10 +82,11 @@ pub(super) struct Comparison {
     levels: Vec<Watched>,
     /// How often each probe fires.
     hits: Vec<Hits>,
-    /// What a hit costs the server, nanoseconds: the difference between suspect and alone, over the hits.
-    hit_ns: Option<f64>,
+    /// What a hit costs the server, nanoseconds: the mean difference between suspect and alone, over the hits. Known only where no
+    /// budget keeps probes away from some of the requests.
+    hit_ns: Option<Mean>,
     /// What calm must cost by that, as a share of the CPU time.
-    calm_by_hits: Option<f64>,
+    calm_by_hits: Option<Mean>,
     /// Each round.
     rounds: Vec<Round>,
 }
@@ -110,6 +111,10 @@ struct Watched {
     agent_rss_bytes: Option<u64>,
     /// How often it began to watch closely, over all runs.
     suspicions: usize,
+    /// Passings a query of each probe, as far as level, sample and budget let it be attached.
+    passings: Vec<f64>,
+    /// What these cost by what `atropos check` makes of each, as a share of the CPU time.
+    by_costs: Option<f64>,
 }
 
 impl Comparison {
@@ -120,29 +125,27 @@ impl Comparison {
         levels: &[Level],
         rounds: Vec<Round>,
         hits: Vec<Hits>,
+        unbounded: bool,
     ) -> Self {
         let alone = || rounds.iter().map(|round| &round.alone);
+        let alone_per_query_ns = Spread::of(alone().map(Sample::per_query_ns));
         let levels: Vec<Watched> = levels
             .iter()
             .enumerate()
-            .map(|(index, level)| Watched::new(*level, index, &rounds))
+            .map(|(index, level)| Watched::new(*level, index, &rounds, &hits))
             .collect();
-        let alone_per_query_ns = Spread::of(alone().map(Sample::per_query_ns));
-        let suspect = levels
-            .iter()
-            .find(|watched| watched.level == Level::Suspect);
-        let added_ns = suspect
-            .and_then(|watched| watched.ratio)
-            .zip(alone_per_query_ns)
-            .map(|(ratio, alone)| (ratio.median - 1.0) * alone.median);
-        let every: f64 = hits.iter().map(|hit| hit.per_query).sum();
-        let hit_ns = added_ns
-            .filter(|_| every > 0.0)
-            .map(|added_ns| added_ns / every);
-        let in_calm: f64 = hits.iter().map(|hit| hit.per_query_at(Level::Calm)).sum();
-        let calm_by_hits = hit_ns
-            .zip(alone_per_query_ns)
-            .map(|(hit_ns, alone)| in_calm * hit_ns / alone.median);
+        let at = |level: Level| levels.iter().find(|watched| watched.level == level);
+        let passings = |watched: &Watched| watched.passings.iter().sum::<f64>();
+        let every = at(Level::Suspect).map_or(0.0, passings);
+        let added = at(Level::Suspect)
+            .and_then(|watched| watched.mean)
+            .filter(|_| unbounded && every > 0.0)
+            .map(|mean| mean.map(|ratio| ratio - 1.0));
+        let hit_ns = added.zip(alone_per_query_ns);
+        let hit_ns = hit_ns.map(|(added, alone)| added.map(|share| share * alone.median / every));
+        let calm_by_hits = added
+            .zip(at(Level::Calm))
+            .map(|(added, calm)| added.map(|share| share * passings(calm) / every));
         Self {
             workload,
             slice_seconds,
@@ -158,7 +161,7 @@ impl Comparison {
 }
 
 impl Watched {
-    fn new(level: Level, index: usize, rounds: &[Round]) -> Self {
+    fn new(level: Level, index: usize, rounds: &[Round], hits: &[Hits]) -> Self {
         let samples = || {
             rounds
                 .iter()
@@ -168,6 +171,21 @@ impl Watched {
             Some(round.watched.get(index)?.per_query_ns() / round.alone.per_query_ns())
         });
         let ratios: Vec<f64> = ratios.collect();
+        let share = |probe: usize| {
+            let shares = samples().filter_map(|sample| sample.shares.get(probe).copied());
+            Mean::of(&shares.collect::<Vec<f64>>()).map_or(1.0, |mean| mean.value)
+        };
+        let passings: Vec<f64> = hits
+            .iter()
+            .enumerate()
+            .map(|(probe, hit)| hit.per_query_at(level) * share(probe))
+            .collect();
+        let costs_ns = passings
+            .iter()
+            .zip(hits)
+            .map(|(passings, hit)| passings * hit.cost_ns);
+        let alone = Spread::of(rounds.iter().map(|round| round.alone.per_query_ns()));
+        let by_costs = alone.map(|alone| costs_ns.sum::<f64>() / alone.median);
         let agents =
             || samples().filter_map(|sample| Some((sample.agent.as_ref()?, sample.wall_ns)));
         Self {
@@ -182,6 +200,8 @@ impl Watched {
             agent_peak_bytes: agents().map(|(agent, _)| agent.peak_bytes).max(),
             agent_rss_bytes: agents().map(|(agent, _)| agent.rss_bytes).max(),
             suspicions: agents().map(|(agent, _)| agent.suspicions).sum(),
+            passings,
+            by_costs,
         }
     }
 }
@@ -233,11 +253,27 @@ pub(super) fn table(comparison: &Comparison) -> String {
         let _ = write!(text, "  {probe} {per_s:.0} ({per_query:.3})");
     }
     text += "\n";
+    for watched in levels {
+        if let Some(share) = watched.by_costs {
+            let _ = writeln!(
+                text,
+                "  {:?}: {:.3} passings a {unit}, {:.2} % by the cost that check tells of each",
+                watched.level,
+                watched.passings.iter().sum::<f64>(),
+                share * 100.0
+            );
+        }
+    }
     if let (Some(hit_ns), Some(calm)) = (comparison.hit_ns, comparison.calm_by_hits) {
         let _ = writeln!(
             text,
-            "  by arithmetic: {hit_ns:.0} ns a passing (suspect less alone), so calm costs {:+.3} %",
-            calm * 100.0
+            "  by arithmetic: {:.0} ns [{:.0}, {:.0}] a passing (suspect less alone), so calm costs {:+.3} % [{:+.3}, {:+.3}]",
+            hit_ns.value,
+            hit_ns.low,
+            hit_ns.high,
+            calm.value * 100.0,
+            calm.low * 100.0,
+            calm.high * 100.0
         );
     }
     text
@@ -254,6 +290,7 @@ fn row(watched: &Watched) -> String {
         agent_peak_bytes,
         agent_rss_bytes,
         suspicions,
+        ..
     } = watched;
     let middle = |spread: &Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
@@ -307,15 +344,20 @@ mod tests {
             query_count: 1000,
             wall_ns: 1_000_000_000,
             agent,
+            shares: Vec::new(),
         }
     }
 
-    fn comparison() -> Comparison {
+    fn comparison(unbounded: bool) -> Comparison {
         // The machine is twice as slow in the second round, the ratio is the same.
         let round = |alone: u64| Round {
             alone: sample(alone, false),
             watched: vec![
-                sample(alone * 101 / 100, true),
+                Sample {
+                    // The budget allows half of what the samples would take.
+                    shares: vec![1.0, 0.5, 0.5],
+                    ..sample(alone * 101 / 100, true)
+                },
                 sample(alone * 110 / 100, true),
             ],
         };
@@ -331,12 +373,13 @@ mod tests {
             &[Level::Calm, Level::Suspect],
             vec![round(100_000), round(200_000)],
             hits,
+            unbounded,
         )
     }
 
     #[test]
     fn a_round_is_compared_with_itself_and_not_with_the_others() {
-        let comparison = comparison();
+        let comparison = comparison(true);
         let ratio = |index: usize| comparison.levels[index].ratio.unwrap();
         assert!(
             (ratio(0).low - 1.01).abs() < 1e-9 && (ratio(0).high - 1.01).abs() < 1e-9,
@@ -349,25 +392,32 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_hit_is_what_suspect_adds_over_the_hits_that_it_makes() {
-        let comparison = comparison();
+        let comparison = comparison(true);
         assert!(
             (comparison.hits[1].per_query - 1.0).abs() < 1e-9,
             "{comparison:?}"
         );
-        // 10 % of 150 us over two hits a query; calm has them for a fiftieth of the time.
+        // 10 % of 150 us over two hits a query; calm has them for half of a fiftieth of the time.
         assert!(
-            (comparison.hit_ns.unwrap() - 7_500.0).abs() < 1e-6,
+            (comparison.hit_ns.unwrap().value - 7_500.0).abs() < 1e-6,
             "{comparison:?}"
         );
         assert!(
-            (comparison.calm_by_hits.unwrap() - 0.002).abs() < 1e-9,
+            (comparison.calm_by_hits.unwrap().value - 0.001).abs() < 1e-9,
             "{comparison:?}"
         );
     }
 
     #[test]
+    fn under_a_budget_nobody_knows_how_many_hits_were_paid_for() {
+        let bounded = comparison(false);
+        assert!(bounded.hit_ns.is_none() && bounded.calm_by_hits.is_none());
+        assert!(!table(&bounded).contains("a passing (suspect"));
+    }
+
+    #[test]
     fn the_table_shows_every_level_and_probe() {
-        let text = table(&comparison());
+        let text = table(&comparison(true));
         for part in [
             "alone",
             "calm",
@@ -375,7 +425,7 @@ mod tests {
             "+1.00 %",
             "+10.00 %",
             "request_end 1000 (1.000)",
-            "7500 ns a passing",
+            "7500 ns [7500, 7500] a passing",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -1,27 +1,43 @@
-//! An agent that stays, and stands still where nobody is to watch.
+//! An agent that stays: it stands still where nobody is to watch, and is asked to watch closely where somebody suspects. And a
+//! preset that lets probes cost what they cost.
 
-use std::path::Path;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::time::sleep;
 
-use super::calm::{Level, agent_pid, watch};
-use super::subject::Subject;
-use crate::demo::watch::Agent;
+use super::calm::{Level, agent_pid};
+use crate::demo::Kind;
+use crate::demo::folder::Folder;
+use crate::demo::watch::{Agent, Seen};
+
+/// Between stopping or continuing the agent and the slice.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Between asking the agent for another level and the slice: the kernel's grace periods, in which probes come and go.
+const SETTLE_LEVEL: Duration = Duration::from_millis(300);
 
 /// The agent that stays.
 pub(super) struct Held {
     agent: Agent,
     pid: Pid,
+    /// How it watches at present; not at all while it stands still.
+    watches: Option<Level>,
 }
 
 impl Held {
-    /// Starts it, in calm.
-    pub(super) async fn start(subject: &mut impl Subject, binary: &Path) -> Result<Self> {
-        let agent = watch(subject, binary, Level::Calm, &[]).await?;
+    /// One that is in calm.
+    pub(super) fn of(agent: Agent) -> Result<Self> {
         let pid = Pid::from_raw(i32::try_from(agent_pid(&agent)?)?);
-        Ok(Self { agent, pid })
+        Ok(Self {
+            agent,
+            pid,
+            watches: Some(Level::Calm),
+        })
     }
 
     /// Its process.
@@ -29,19 +45,77 @@ impl Held {
         self.pid.as_raw().cast_unsigned()
     }
 
-    /// Lets it go on, or stops it where it is.
-    pub(super) fn let_go_on(&self, on: bool) -> Result<()> {
-        let signal = if on { Signal::SIGCONT } else { Signal::SIGSTOP };
-        kill(self.pid, signal).with_context(|| format!("cannot send {signal} to the agent"))
+    /// Brings it to a level, or lets it stand still in calm, and waits until that is so.
+    pub(super) async fn watch(&mut self, level: Option<Level>) -> Result<()> {
+        if self.watches == level {
+            return Ok(());
+        }
+        // An operator's signal asks for the fuller set, the next one no longer.
+        if self.watches == Some(Level::Suspect) {
+            self.send(Signal::SIGUSR1)?;
+            sleep(SETTLE_LEVEL).await;
+        }
+        match level {
+            None => self.send(Signal::SIGSTOP)?,
+            Some(_) => self.send(Signal::SIGCONT)?,
+        }
+        if level == Some(Level::Suspect) {
+            self.send(Signal::SIGUSR1)?;
+            sleep(SETTLE_LEVEL).await;
+        }
+        self.watches = level;
+        sleep(SETTLE).await;
+        Ok(())
     }
 
-    /// Ends it. It must have been in calm all the time.
+    /// What it has said so far.
+    pub(super) fn seen(&self) -> Seen {
+        self.agent.seen()
+    }
+
+    /// Ends it. By itself it must have been in calm all the time.
     pub(super) async fn stop(self) -> Result<()> {
-        self.let_go_on(true)?;
+        self.send(Signal::SIGCONT)?;
         let suspicions = self.agent.stop().await?.suspicions;
         if suspicions > 0 {
             bail!("the agent became suspicious {suspicions} times: calm was not what was measured");
         }
         Ok(())
+    }
+
+    fn send(&self, signal: Signal) -> Result<()> {
+        kill(self.pid, signal).with_context(|| format!("cannot send {signal} to the agent"))
+    }
+}
+
+/// A server's preset without a budget for level suspect.
+pub(super) struct Unbounded {
+    folder: Folder,
+}
+
+impl Unbounded {
+    /// Of the preset for that server.
+    pub(super) fn of(server: Kind) -> Result<Self> {
+        let name = match server {
+            Kind::Mariadb => "mariadb",
+            Kind::Postgresql => "postgresql",
+            Kind::Sample => "sample",
+        };
+        let unbounded = Self {
+            folder: Folder::new()?,
+        };
+        let text = format!("schema = 1\nextends = \"{name}\"\n\n[budget]\nsuspect = \"100%\"\n");
+        let path = unbounded.path();
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(unbounded)
+    }
+
+    /// What makes the agent go by it.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        vec!["--preset".to_owned(), self.path().display().to_string()]
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("unbounded.toml")
     }
 }

@@ -101,6 +101,15 @@ impl Mean {
             high: draws[Self::DRAWS - 1 - Self::DRAWS / 40],
         })
     }
+
+    /// In another unit; a larger value stays the larger one.
+    pub(crate) fn map(self, to: impl Fn(f64) -> f64) -> Self {
+        Self {
+            value: to(self.value),
+            low: to(self.low),
+            high: to(self.high),
+        }
+    }
 }
 
 /// Numbers that look drawn, and are the same in every run (splitmix64).

@@ -1,5 +1,6 @@
 //! Running the agent beside us: its JSON lines become moments of the story, and what the report is made of.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,11 @@ enum Line {
     Lost {
         count: u64,
     },
+    Probes {
+        probes: Vec<String>,
+        level: String,
+        to: Standing,
+    },
     #[serde(other)]
     Other,
 }
@@ -56,6 +62,25 @@ enum Effect {
         result: String,
         summary: String,
     },
+}
+
+/// How much of its time a probe may be attached.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Standing {
+    Whole,
+    Halved(u8),
+    Shed,
+}
+
+impl Standing {
+    fn share(&self) -> f64 {
+        match self {
+            Self::Whole => 1.0,
+            Self::Halved(times) => 0.5_f64.powi(i32::from(*times)),
+            Self::Shed => 0.0,
+        }
+    }
 }
 
 /// A decision that was seen.
@@ -110,9 +135,17 @@ pub(crate) struct Seen {
     pub(crate) suspicions: usize,
     /// Events that it missed.
     pub(crate) lost: u64,
+    /// Share of its time that a probe may be attached for, by level and probe, where the budget does not allow all of it.
+    shares: BTreeMap<(String, String), f64>,
 }
 
 impl Seen {
+    /// Share of its time that the budget allows a probe at a level, 0 to 1.
+    pub(crate) fn share(&self, level: &str, probe: &str) -> f64 {
+        let key = (level.to_owned(), probe.to_owned());
+        self.shares.get(&key).copied().unwrap_or(1.0)
+    }
+
     /// Why it gave orders: what it said of each decision that has some.
     pub(crate) fn reasons(&self) -> impl Iterator<Item = &str> {
         let ordering = self.decisions.iter().filter(|one| !one.orders.is_empty());
@@ -285,6 +318,12 @@ impl Ear {
             Ok(Line::Lost { count }) => {
                 self.story.tell(format!("atropos: {count} events lost"));
                 lock(&self.seen).lost += count;
+            }
+            Ok(Line::Probes { probes, level, to }) => {
+                let shares = &mut lock(&self.seen).shares;
+                for probe in probes {
+                    shares.insert((level.clone(), probe), to.share());
+                }
             }
             Ok(Line::Other) => {}
             Err(_) => self.story.tell(format!("atropos: {line}")),
