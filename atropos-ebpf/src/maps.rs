@@ -26,6 +26,11 @@ pub(crate) static SITES: Array<SiteSpec, { MAX_SITES as usize }> = Array::new();
 #[btf_map]
 pub(crate) static SCOPE: HashMap<u32, Scope, { MAX_PROCESSES as usize }> = HashMap::new();
 
+/// One of them, the first; 0 if it is over. Servers are one process more often than not, and to compare with a number costs
+/// nothing beside looking it up.
+#[btf_map]
+pub(crate) static FIRST: Array<u32, 1> = Array::new();
+
 /// How the target counts its processes and threads. Written by the agent before the first site is attached.
 #[btf_map]
 pub(crate) static NAMESPACE: Array<PidNamespace, 1> = Array::new();

@@ -10,8 +10,8 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::ProbeContext;
 
 use crate::args::{Arguments, cookie};
-use crate::maps::{OPEN, SCOPE, SESSIONS, SINCE, SITES};
-use crate::{counters, numbers, ring, usage};
+use crate::maps::{OPEN, SESSIONS, SINCE, SITES};
+use crate::{counters, numbers, ring, tasks, usage};
 
 /// One passing of a site, with its arguments evaluated.
 pub(crate) struct Pass {
@@ -29,7 +29,9 @@ pub(crate) struct Pass {
 pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
     let pid = (pid_tgid >> 32) as u32;
-    SCOPE.get_ptr(pid)?;
+    if !tasks::counts(pid) {
+        return None;
+    }
     let site = cookie(ctx) as u32;
     let spec = SITES.get(site)?;
     if spec.flags & SiteSpec::ACTIVE == 0 {

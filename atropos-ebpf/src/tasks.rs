@@ -8,7 +8,7 @@ use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::TracePointContext;
 
-use crate::maps::{SCOPE, SESSIONS};
+use crate::maps::{FIRST, SCOPE, SESSIONS};
 use crate::{counters, numbers, ring};
 
 /// Offset of `pid` in the record of `task:task_newtask` (its format file says so; it follows the 8-byte common header).
@@ -17,6 +17,12 @@ const NEWTASK_PID: usize = 8;
 const NEWTASK_CLONE_FLAGS: usize = 32;
 /// The new task is a thread of its parent's process.
 const CLONE_THREAD: u64 = 0x0001_0000;
+
+/// Whether a process counts. No process that passes a site has the number 0.
+#[inline(always)]
+pub(crate) fn counts(pid: u32) -> bool {
+    FIRST.get(0).is_some_and(|first| *first == pid) || SCOPE.get_ptr(pid).is_some()
+}
 
 /// The current thread exits: the agent closes what it held. When the leader goes, the process leaves the scope.
 #[inline(always)]
@@ -43,11 +49,25 @@ pub(crate) fn exit() -> Option<()> {
         let _ = SESSIONS.remove(&key);
     }
     if leader {
-        let _ = SCOPE.remove(&pid);
+        leave(pid);
         flags |= EventRecord::PROCESS;
     }
     emit(Op::Exit, pid, tid, u64::from(tid), flags);
     Some(())
+}
+
+/// A process is over: none that gets its number later counts.
+#[inline(always)]
+fn leave(pid: u32) {
+    let _ = SCOPE.remove(&pid);
+    if let Some(first) = FIRST.get_ptr_mut(0) {
+        // SAFETY: the pointer comes from a map lookup in this program run; the agent writes there only what is 0.
+        unsafe {
+            if *first == pid {
+                *first = 0;
+            }
+        }
+    }
 }
 
 /// The current process made a task: a child process of one in scope comes into scope, if its parent's scope says so.

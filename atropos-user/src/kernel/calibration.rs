@@ -124,6 +124,12 @@ const NOTHING: SiteSpec = SiteSpec {
     ..spec(Op::RequestBegin, 0)
 };
 
+/// A process without its children.
+const ALONE: Scope = Scope {
+    flags: 0,
+    reserved: 0,
+};
+
 /// The first argument.
 const FIRST: ArgSpec = ArgSpec {
     base: Base::Arg0 as u8,
@@ -172,6 +178,9 @@ pub fn beside_nothing(cpu_ns: fn() -> u64) -> Result<Vec<Passing>> {
     drop(link);
     let links = kernel.attach_all(&places()?)?;
     let ours_ns = passings_ns(cpu_ns);
+    let (_, site, _) = SITES[0];
+    become_the_second(&mut kernel)?;
+    let second_ns = passing_ns(site, cpu_ns);
     drop(links);
     let both = empty_ns.into_iter().zip(ours_ns);
     let passing =
@@ -180,7 +189,22 @@ pub fn beside_nothing(cpu_ns: fn() -> u64) -> Result<Vec<Passing>> {
             empty_ns,
             ours_ns,
         };
-    Ok(SITES.iter().zip(both).map(passing).collect())
+    let of_several = Passing {
+        kind: "emulated, one of several processes",
+        empty_ns: empty_ns[0],
+        ours_ns: second_ns,
+    };
+    let passings = SITES.iter().zip(both).map(passing);
+    Ok(passings.chain([of_several]).collect())
+}
+
+/// In scope we are no longer the first, as most processes of a server that has one for each session.
+fn become_the_second(kernel: &mut Kernel) -> Result<()> {
+    const INIT: u32 = 1;
+    let us = std::process::id();
+    kernel.forget(us);
+    kernel.watch(INIT, ALONE)?;
+    kernel.watch(us, ALONE)
 }
 
 /// A kernel half that watches us.
@@ -190,11 +214,7 @@ fn half() -> Result<Kernel> {
         "what a probe costs can be measured on x86-64 only"
     );
     let mut kernel = Kernel::load_unheard()?;
-    let all = Scope {
-        flags: 0,
-        reserved: 0,
-    };
-    kernel.watch(std::process::id(), all)?;
+    kernel.watch(std::process::id(), ALONE)?;
     Ok(kernel)
 }
 

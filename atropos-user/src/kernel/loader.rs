@@ -36,6 +36,7 @@ pub struct Kernel {
     multi: Option<Arc<MultiProgram>>,
     sites: Array<MapData, SiteSpec>,
     scope: HashMap<MapData, u32, Scope>,
+    first: Array<MapData, u32>,
     namespace: Array<MapData, PidNamespace>,
     sessions: HashMap<MapData, SessionKey, SessionValue>,
     open: HashMap<MapData, OpenKey, OpenValue>,
@@ -69,6 +70,7 @@ impl Kernel {
     fn start(mut half: Half) -> Result<Self> {
         let sites = Array::try_from(half.take_map("SITES")?).context("map SITES")?;
         let scope = HashMap::try_from(half.take_map("SCOPE")?).context("map SCOPE")?;
+        let first = Array::try_from(half.take_map("FIRST")?).context("map FIRST")?;
         let namespace = Array::try_from(half.take_map("NAMESPACE")?).context("map NAMESPACE")?;
         let sessions = HashMap::try_from(half.take_map("SESSIONS")?).context("map SESSIONS")?;
         let open = HashMap::try_from(half.take_map("OPEN")?).context("map OPEN")?;
@@ -83,6 +85,7 @@ impl Kernel {
             multi,
             sites,
             scope,
+            first,
             namespace,
             sessions,
             open,
@@ -102,10 +105,23 @@ impl Kernel {
     }
 
     /// Brings a process into scope.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
     pub fn watch(&mut self, pid: u32, scope: Scope) -> Result<()> {
         self.scope
             .insert(pid, scope, 0)
-            .with_context(|| format!("cannot bring process {pid} into scope"))
+            .with_context(|| format!("cannot bring process {pid} into scope"))?;
+        if self.first()? == 0 {
+            self.first
+                .set(0, pid, 0)
+                .context("cannot write map FIRST")?;
+        }
+        Ok(())
+    }
+
+    fn first(&self) -> Result<u32> {
+        self.first.get(&0, 0).context("cannot read map FIRST")
     }
 
     /// Says that the target counts its processes and threads in a namespace of its own. Before the first site is attached.
@@ -121,6 +137,9 @@ impl Kernel {
     /// Takes a process out of scope; one that is not in scope is no error.
     pub fn forget(&mut self, pid: u32) {
         let _ = self.scope.remove(&pid);
+        if self.first().is_ok_and(|first| first == pid) {
+            let _ = self.first.set(0, 0, 0);
+        }
     }
 
     /// Processes in scope.

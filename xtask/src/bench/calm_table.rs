@@ -12,6 +12,9 @@ use super::subject::{THREADS, Workload};
 /// Share of the time for which the request probes are attached in calm: 100 ms every 5 s, as the presets of both servers say.
 const CALM_DUTY: f64 = 0.1 / 5.0;
 
+/// What these probes tell.
+const SAMPLED: [&str; 2] = ["RequestBegin", "RequestEnd"];
+
 /// How often a probe fires.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Hits {
@@ -19,6 +22,8 @@ pub(super) struct Hits {
     pub(super) probe: String,
     /// Attached in calm, not only when suspect.
     pub(super) calm: bool,
+    /// Attached in calm for a part of the time.
+    pub(super) sampled: bool,
     /// Passings a second.
     pub(super) per_s: f64,
     /// Passings a query.
@@ -43,6 +48,7 @@ impl Hits {
             Self {
                 probe: probe["name"].as_str().unwrap_or("?").to_owned(),
                 calm: probe["level"] == "calm",
+                sampled: SAMPLED.iter().any(|op| probe["op"] == *op),
                 per_s,
                 per_query: per_s / queries_per_s.max(1.0),
                 cost_ns: probe["fired"]["cost_ns"].as_f64().unwrap_or(0.0) * COLD,
@@ -54,7 +60,8 @@ impl Hits {
     /// Passings a query at a level; in calm the request probes are attached for a part of the time.
     pub(super) fn per_query_at(&self, level: Level) -> f64 {
         match level {
-            Level::Calm if !self.calm => self.per_query * CALM_DUTY,
+            Level::Calm if self.sampled => self.per_query * CALM_DUTY,
+            Level::Calm if !self.calm => 0.0,
             Level::Calm | Level::Suspect => self.per_query,
         }
     }
@@ -363,8 +370,8 @@ mod tests {
         };
         let report = json!({"probes": [
             {"name": "mdl_wait", "level": "calm", "hits": 0, "fired": {"per_s": 0.0}},
-            {"name": "request_begin", "level": "suspect", "hits": 3000, "fired": {"per_s": 1000.0}},
-            {"name": "request_end", "level": "suspect", "hits": 3000, "fired": {"per_s": 1000.0}},
+            {"name": "request_begin", "op": "RequestBegin", "level": "suspect", "hits": 3000, "fired": {"per_s": 1000.0}},
+            {"name": "request_end", "op": "RequestEnd", "level": "suspect", "hits": 3000, "fired": {"per_s": 1000.0}},
         ]});
         let hits = Hits::of(&report, 1000.0);
         Comparison::new(

@@ -346,6 +346,7 @@ mod tests {
         let hits = [Hits {
             probe: "request_begin".to_owned(),
             calm: false,
+            sampled: true,
             per_s: 1000.0,
             per_query: 1.0,
             cost_ns: 1200.0,
