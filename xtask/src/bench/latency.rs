@@ -50,7 +50,7 @@ const LOADS: [(Kind, &str, &[&str]); 4] = [
     (
         Kind::Mariadb,
         "select_random_points",
-        &["--random-points=30"],
+        &["--random-points=300"],
     ),
     (Kind::Postgresql, "select-only", &[]),
     (Kind::Postgresql, "range", &[]),
