@@ -2,8 +2,8 @@
 
 use atropos_common::histogram::BUCKETS;
 use atropos_common::limits::{
-    Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, MAX_UNITS, MAX_USES,
-    MAX_WAKES, RING_BYTES, Since, TOTAL_SLOTS,
+    KNOWN_BLOCK, Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, MAX_UNITS,
+    MAX_USES, MAX_WAKES, PROCESS_IDS, RING_BYTES, Since, TOTAL_SLOTS,
 };
 use atropos_common::namespace::PidNamespace;
 use atropos_common::order::{OrderKey, OrderValue};
@@ -26,10 +26,13 @@ pub(crate) static SITES: Array<SiteSpec, { MAX_SITES as usize }> = Array::new();
 #[btf_map]
 pub(crate) static SCOPE: HashMap<u32, Scope, { MAX_PROCESSES as usize }> = HashMap::new();
 
-/// One of them, the first; 0 if it is over. Servers are one process more often than not, and to compare with a number costs
-/// nothing beside looking it up.
+/// Of which processes it is known that they count, a byte for each process id: looking into `SCOPE` costs more than all else that a
+/// passing does. The kernel half fills it by itself; whoever clears a byte, or a whole block, makes somebody look again.
 #[btf_map]
-pub(crate) static FIRST: Array<u32, 1> = Array::new();
+pub(crate) static KNOWN: Array<
+    [u8; KNOWN_BLOCK as usize],
+    { PROCESS_IDS.div_ceil(KNOWN_BLOCK) as usize },
+> = Array::new();
 
 /// How the target counts its processes and threads. Written by the agent before the first site is attached.
 #[btf_map]

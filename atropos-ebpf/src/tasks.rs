@@ -1,6 +1,6 @@
 //! Which processes count: exits and forks of those in scope.
 
-use atropos_common::limits::Loss;
+use atropos_common::limits::{KNOWN_BLOCK, Loss};
 use atropos_common::op::Op;
 use atropos_common::record::{EventRecord, SessionKey};
 use atropos_common::scope::Scope;
@@ -8,7 +8,7 @@ use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::TracePointContext;
 
-use crate::maps::{FIRST, SCOPE, SESSIONS};
+use crate::maps::{KNOWN, SCOPE, SESSIONS};
 use crate::{counters, numbers, ring};
 
 /// Offset of `pid` in the record of `task:task_newtask` (its format file says so; it follows the 8-byte common header).
@@ -18,10 +18,37 @@ const NEWTASK_CLONE_FLAGS: usize = 32;
 /// The new task is a thread of its parent's process.
 const CLONE_THREAD: u64 = 0x0001_0000;
 
-/// Whether a process counts. No process that passes a site has the number 0.
+/// Whether a process counts.
 #[inline(always)]
 pub(crate) fn counts(pid: u32) -> bool {
-    FIRST.get(0).is_some_and(|first| *first == pid) || SCOPE.get_ptr(pid).is_some()
+    let known = known(pid);
+    // SAFETY: the pointer comes from a map lookup in this program run.
+    if known.is_some_and(|known| unsafe { *known } != 0) {
+        return true;
+    }
+    let counts = SCOPE.get_ptr(pid).is_some();
+    if let (true, Some(known)) = (counts, known) {
+        // SAFETY: as above. If the process leaves the scope at this very moment, the exit of its last thread clears it again.
+        unsafe { *known = 1 };
+    }
+    counts
+}
+
+/// Where it is kept that a process counts.
+#[inline(always)]
+fn known(pid: u32) -> Option<*mut u8> {
+    let block = KNOWN.get_ptr_mut(pid / KNOWN_BLOCK)?;
+    // SAFETY: the pointer comes from a map lookup in this program run; the index is below the length of a block.
+    Some(unsafe { &raw mut (*block)[(pid % KNOWN_BLOCK) as usize] })
+}
+
+/// Nothing is known of a process any more.
+#[inline(always)]
+fn forget(pid: u32) {
+    if let Some(known) = known(pid) {
+        // SAFETY: the pointer comes from a map lookup in this program run.
+        unsafe { *known = 0 };
+    }
 }
 
 /// The current thread exits: the agent closes what it held. When the leader goes, the process leaves the scope.
@@ -29,7 +56,10 @@ pub(crate) fn counts(pid: u32) -> bool {
 pub(crate) fn exit() -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
     let pid = (pid_tgid >> 32) as u32;
-    SCOPE.get_ptr(pid)?;
+    if SCOPE.get_ptr(pid).is_none() {
+        forget(pid);
+        return None;
+    }
     let leader = pid == pid_tgid as u32;
     let tid = numbers::in_target(pid_tgid) as u32;
     // A session that is a thread or a process ends with it; one that is an object ends by its own probe, also where its number is
@@ -49,25 +79,12 @@ pub(crate) fn exit() -> Option<()> {
         let _ = SESSIONS.remove(&key);
     }
     if leader {
-        leave(pid);
+        let _ = SCOPE.remove(&pid);
+        forget(pid);
         flags |= EventRecord::PROCESS;
     }
     emit(Op::Exit, pid, tid, u64::from(tid), flags);
     Some(())
-}
-
-/// A process is over: none that gets its number later counts.
-#[inline(always)]
-fn leave(pid: u32) {
-    let _ = SCOPE.remove(&pid);
-    if let Some(first) = FIRST.get_ptr_mut(0) {
-        // SAFETY: the pointer comes from a map lookup in this program run; the agent writes there only what is 0.
-        unsafe {
-            if *first == pid {
-                *first = 0;
-            }
-        }
-    }
 }
 
 /// The current process made a task: a child process of one in scope comes into scope, if its parent's scope says so.

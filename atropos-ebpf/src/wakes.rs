@@ -5,8 +5,8 @@ use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::TracePointContext;
 
-use crate::counters;
-use crate::maps::{SCOPE, WAKES};
+use crate::maps::WAKES;
+use crate::{counters, tasks};
 
 /// Offset of `pid` in the record of `sched:sched_waking` (its format file says so; it follows the 8-byte common header and
 /// `comm`, 16 bytes).
@@ -17,7 +17,9 @@ const WAKING_PID: usize = 24;
 #[inline(always)]
 pub(crate) fn waking(ctx: &TracePointContext) -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
-    SCOPE.get_ptr((pid_tgid >> 32) as u32)?;
+    if !tasks::counts((pid_tgid >> 32) as u32) {
+        return None;
+    }
     counters::hit(u32::from(WAKES_SITE));
     // SAFETY: the offset lies within the tracepoint's record.
     let woken = unsafe { ctx.read_at::<u32>(WAKING_PID).ok()? };

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use atropos_common::limits::KNOWN_BLOCK;
 use atropos_common::namespace::PidNamespace;
 use atropos_common::record::{OpenKey, OpenValue, SessionKey, SessionValue, UsageKey, UsageValue};
 use atropos_common::scope::Scope;
@@ -36,7 +37,7 @@ pub struct Kernel {
     multi: Option<Arc<MultiProgram>>,
     sites: Array<MapData, SiteSpec>,
     scope: HashMap<MapData, u32, Scope>,
-    first: Array<MapData, u32>,
+    known: Array<MapData, [u8; KNOWN_BLOCK as usize]>,
     namespace: Array<MapData, PidNamespace>,
     sessions: HashMap<MapData, SessionKey, SessionValue>,
     open: HashMap<MapData, OpenKey, OpenValue>,
@@ -70,7 +71,7 @@ impl Kernel {
     fn start(mut half: Half) -> Result<Self> {
         let sites = Array::try_from(half.take_map("SITES")?).context("map SITES")?;
         let scope = HashMap::try_from(half.take_map("SCOPE")?).context("map SCOPE")?;
-        let first = Array::try_from(half.take_map("FIRST")?).context("map FIRST")?;
+        let known = Array::try_from(half.take_map("KNOWN")?).context("map KNOWN")?;
         let namespace = Array::try_from(half.take_map("NAMESPACE")?).context("map NAMESPACE")?;
         let sessions = HashMap::try_from(half.take_map("SESSIONS")?).context("map SESSIONS")?;
         let open = HashMap::try_from(half.take_map("OPEN")?).context("map OPEN")?;
@@ -85,7 +86,7 @@ impl Kernel {
             multi,
             sites,
             scope,
-            first,
+            known,
             namespace,
             sessions,
             open,
@@ -107,21 +108,11 @@ impl Kernel {
     /// Brings a process into scope.
     ///
     /// # Errors
-    /// When a map cannot be written.
+    /// When the map cannot be written.
     pub fn watch(&mut self, pid: u32, scope: Scope) -> Result<()> {
         self.scope
             .insert(pid, scope, 0)
-            .with_context(|| format!("cannot bring process {pid} into scope"))?;
-        if self.first()? == 0 {
-            self.first
-                .set(0, pid, 0)
-                .context("cannot write map FIRST")?;
-        }
-        Ok(())
-    }
-
-    fn first(&self) -> Result<u32> {
-        self.first.get(&0, 0).context("cannot read map FIRST")
+            .with_context(|| format!("cannot bring process {pid} into scope"))
     }
 
     /// Says that the target counts its processes and threads in a namespace of its own. Before the first site is attached.
@@ -137,9 +128,10 @@ impl Kernel {
     /// Takes a process out of scope; one that is not in scope is no error.
     pub fn forget(&mut self, pid: u32) {
         let _ = self.scope.remove(&pid);
-        if self.first().is_ok_and(|first| first == pid) {
-            let _ = self.first.set(0, 0, 0);
-        }
+        // The others of the block are looked up again at their next passing.
+        let _ = self
+            .known
+            .set(pid / KNOWN_BLOCK, [0; KNOWN_BLOCK as usize], 0);
     }
 
     /// Processes in scope.
