@@ -57,15 +57,15 @@ impl Latencies {
         self.0.values().sum()
     }
 
-    /// By nearest rank, the middle of the bucket, microseconds.
-    fn percentile_us(&self, percent: u64) -> f64 {
+    /// By nearest rank, the middle of the bucket, microseconds; nothing of no request.
+    fn percentile_us(&self, percent: u64) -> Option<f64> {
         let rank = (self.count() * percent).div_ceil(100).max(1);
         let mut seen = 0;
         let bucket = self.0.iter().find_map(|(bucket, count)| {
             seen += count;
             (seen >= rank).then_some(*bucket)
         });
-        bucket.map_or(f64::NAN, |bucket| {
+        bucket.map(|bucket| {
             u64::midpoint(lower_bound_ns(bucket), lower_bound_ns(bucket + 1)) as f64 / 1e3
         })
     }
@@ -86,12 +86,12 @@ fn main() -> Result<()> {
         Source::Probes => from_probes(&resolved, end, Level::Suspect)?,
         Source::Sampled => from_probes(&resolved, end, Level::Calm)?,
     };
-    println!(
-        r#"{{"count": {}, "p50_us": {}, "p99_us": {}}}"#,
-        latencies.count(),
-        latencies.percentile_us(50),
-        latencies.percentile_us(99)
-    );
+    let told = serde_json::json!({
+        "count": latencies.count(),
+        "p50_us": latencies.percentile_us(50),
+        "p99_us": latencies.percentile_us(99),
+    });
+    println!("{told}");
     Ok(())
 }
 

@@ -323,7 +323,7 @@ impl Running {
                     p50_us,
                     p99_us,
                 } = serde_json::from_str(&output).with_context(|| {
-                    format!("the reader of latencies saw no request: {}", output.trim())
+                    format!("the reader of latencies tells nothing: {}", output.trim())
                 })?;
                 Ok(Told {
                     count,
