@@ -18,22 +18,21 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use super::calm_table::{Comparison, Hits, table};
-use super::held::{Held, Unbounded};
+use super::calm_table::{Comparison, table};
+use super::held::Unbounded;
 use super::pgbench::Pgbench;
+use super::stage::{SETTLE, Stage};
 use super::subject::{Load, Subject, THREADS, Workload, events, finish};
 use super::sysbench::Sysbench;
-use super::usage::{Memory, cpu_ns, find_below};
+use super::usage::find_below;
 use super::{Common, SCHEMA_VERSION, run_arguments, until_interrupted};
 use crate::demo::Kind;
 use crate::demo::clock::{SECOND, now_ns};
 use crate::demo::place::Place as _;
 use crate::demo::story::Story;
-use crate::demo::watch::{Agent, Seen};
+use crate::demo::watch::Agent;
 use crate::process::as_root;
 
-/// Between attaching and the slice: the sample with which the agent begins, and its calibration, are over.
-const SETTLE: Duration = Duration::from_secs(2);
 /// The longest slice of an agent that stays.
 const MAX_PAUSED_SECONDS: u64 = 50;
 /// The load is to run for longer than any measurement; it is ended by its process.
@@ -110,7 +109,7 @@ pub(super) enum Level {
 
 impl Level {
     /// As the agent calls it.
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Calm => "calm",
             Self::Suspect => "suspect",
@@ -311,129 +310,6 @@ impl Calm {
             hits,
             self.unbounded,
         ))
-    }
-}
-
-/// What every slice is given.
-struct Stage<'a, S> {
-    subject: S,
-    binary: &'a Path,
-    /// Its length.
-    slice: Duration,
-    /// The agent that stays.
-    held: Option<Held>,
-    /// What the agent goes by in place of the server's preset.
-    preset: Option<Unbounded>,
-    /// The probes whose passings are counted.
-    probes: Vec<String>,
-}
-
-impl<S: Subject> Stage<'_, S> {
-    async fn round(&mut self, levels: &[Level], turned: bool) -> Result<Round> {
-        let mut alone = None;
-        let mut watched: Vec<Option<Sample>> = vec![None; levels.len()];
-        let mut order: Vec<Option<usize>> = std::iter::once(None)
-            .chain((0..levels.len()).map(Some))
-            .collect();
-        if turned {
-            order.reverse();
-        }
-        for place in order {
-            let level = place.map(|index| levels[index]);
-            let sample = Some(self.sample(level).await?);
-            match place {
-                None => alone = sample,
-                Some(index) => watched[index] = sample,
-            }
-        }
-        let alone = alone.context("every round has a slice alone")?;
-        Ok(Round {
-            alone,
-            watched: watched.into_iter().flatten().collect(),
-        })
-    }
-
-    async fn hold(&mut self) -> Result<Held> {
-        Held::of(self.watch(Level::Calm).await?)
-    }
-
-    async fn watch(&mut self, level: Level) -> Result<Agent> {
-        let preset = self.preset.as_ref().map(Unbounded::arguments);
-        let words: Vec<&str> = preset.iter().flatten().map(String::as_str).collect();
-        watch(&mut self.subject, self.binary, level, &words).await
-    }
-
-    /// One slice.
-    async fn sample(&mut self, level: Option<Level>) -> Result<Sample> {
-        if let Some(held) = &mut self.held {
-            held.watch(level).await?;
-            let pid = held.pid();
-            let mut sample = self.measure(level.map(|_| pid)).await?;
-            if let (Some(level), Some(held)) = (level, &self.held) {
-                sample.shares = self.shares(level, &held.seen());
-            }
-            return Ok(sample);
-        }
-        let agent = match level {
-            Some(level) => Some(self.watch(level).await?),
-            None => None,
-        };
-        sleep(SETTLE).await;
-        let pid = agent.as_ref().map(agent_pid).transpose()?;
-        let mut sample = self.measure(pid).await?;
-        if let (Some(agent), Some(used), Some(level)) = (agent, &mut sample.agent, level) {
-            let seen = agent.stop().await?;
-            used.suspicions = seen.suspicions;
-            sample.shares = self.shares(level, &seen);
-        }
-        Ok(sample)
-    }
-
-    fn shares(&self, level: Level, seen: &Seen) -> Vec<f64> {
-        let probes = self.probes.iter();
-        probes
-            .map(|probe| seen.share(level.name(), probe))
-            .collect()
-    }
-
-    /// What server and agent, if there is one, use from now on for the length of a slice.
-    async fn measure(&mut self, agent: Option<u32>) -> Result<Sample> {
-        let agent_before_ns = agent.map(cpu_ns).transpose()?;
-        let (count, before_ns, begun_ns) = self.reading().await?;
-        sleep(self.slice).await;
-        let (count_after, after_ns, ended_ns) = self.reading().await?;
-        let used = |(pid, before_ns): (u32, u64)| -> Result<AgentUse> {
-            let cpu_ns = cpu_ns(pid)?.saturating_sub(before_ns);
-            let Memory {
-                rss_bytes,
-                peak_bytes,
-            } = Memory::of(pid)?;
-            Ok(AgentUse {
-                cpu_ns,
-                rss_bytes,
-                peak_bytes,
-                suspicions: 0,
-            })
-        };
-        Ok(Sample {
-            server_cpu_ns: after_ns.saturating_sub(before_ns),
-            query_count: count_after.saturating_sub(count),
-            wall_ns: ended_ns - begun_ns,
-            agent: agent.zip(agent_before_ns).map(used).transpose()?,
-            shares: Vec::new(),
-        })
-    }
-
-    /// What the server has answered, the CPU time that it took, and when that was read.
-    async fn reading(&mut self) -> Result<(u64, u64, u64)> {
-        let count = self.subject.count().await?;
-        Ok((count, self.subject.cpu_ns()?, now_ns()))
-    }
-
-    /// How often each probe fires under this load, every probe attached.
-    async fn hits(&mut self, workload: Workload) -> Result<Vec<Hits>> {
-        let (report, per_s) = count(&mut self.subject, self.binary, workload).await?;
-        Ok(Hits::of(&report, per_s))
     }
 }
 

@@ -23,6 +23,7 @@ mod ring;
 mod rounds;
 pub(crate) mod soak;
 mod soak_verdict;
+mod stage;
 mod stats;
 mod subject;
 mod sysbench;
