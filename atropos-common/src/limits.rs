@@ -6,7 +6,7 @@ pub const MAX_SITES: u32 = 256;
 /// Processes in scope at once (a postmaster and its backends, say).
 pub const MAX_PROCESSES: u32 = 16_384;
 
-/// Process ids that there can be: the kernel's own limit (`PID_MAX_LIMIT`), a byte of `KNOWN` for each.
+/// Process ids that there can be: the kernel's own limit (`PID_MAX_LIMIT`), a byte of `KNOWN` for each, 4 MiB.
 pub const PROCESS_IDS: u32 = 1 << 22;
 
 /// Process ids of one block of `KNOWN`.

@@ -13,4 +13,10 @@ pub struct Scope {
 impl Scope {
     /// Children of this process come into scope as well.
     pub const FOLLOW_FORKS: u32 = 1;
+
+    /// A process without its children.
+    pub const ALONE: Self = Self {
+        flags: 0,
+        reserved: 0,
+    };
 }

@@ -57,6 +57,7 @@ pub(crate) fn exit() -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
     let pid = (pid_tgid >> 32) as u32;
     if SCOPE.get_ptr(pid).is_none() {
+        // Somebody may have found it in scope a moment before it left.
         forget(pid);
         return None;
     }

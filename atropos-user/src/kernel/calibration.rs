@@ -124,12 +124,6 @@ const NOTHING: SiteSpec = SiteSpec {
     ..spec(Op::RequestBegin, 0)
 };
 
-/// A process without its children.
-const ALONE: Scope = Scope {
-    flags: 0,
-    reserved: 0,
-};
-
 /// The first argument.
 const FIRST: ArgSpec = ArgSpec {
     base: Base::Arg0 as u8,
@@ -196,7 +190,7 @@ fn half() -> Result<Kernel> {
         "what a probe costs can be measured on x86-64 only"
     );
     let mut kernel = Kernel::load_unheard()?;
-    kernel.watch(std::process::id(), ALONE)?;
+    kernel.watch(std::process::id(), Scope::ALONE)?;
     Ok(kernel)
 }
 

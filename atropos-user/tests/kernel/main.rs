@@ -100,6 +100,11 @@ impl Bench {
         cookie
     }
 
+    /// Passings of a probe that counted.
+    fn hits(&self, cookie: u16) -> u64 {
+        self.counters.hits().unwrap()[usize::from(cookie)]
+    }
+
     fn records(&mut self) -> Vec<Decoded> {
         let mut all = Vec::new();
         self.ring.drain(|decoded| all.push(decoded));
@@ -302,7 +307,7 @@ fn a_guard_lets_only_its_value_through() {
     let instances: Vec<u64> = bench.records().iter().map(|d| d.record.instance).collect();
     assert_eq!(instances, [71]);
     assert_eq!(
-        bench.counters.hits().unwrap()[usize::from(cookie)],
+        bench.hits(cookie),
         2,
         "both passings cost, so both are counted"
     );
@@ -317,22 +322,21 @@ fn a_process_out_of_scope_costs_nothing_and_is_not_seen() {
     bench.kernel.forget(bench.target.pid());
     bench.target.tell("begin 5");
     assert!(bench.records().is_empty());
-    assert_eq!(bench.counters.hits().unwrap()[usize::from(cookie)], 1);
+    assert_eq!(bench.hits(cookie), 1);
 }
 
 #[test]
 fn dropping_a_link_detaches_its_site() {
     let mut bench = Bench::start();
     let cookie = bench.probe("op_begin", spec(Op::RequestBegin, 0));
-    let hits = |bench: &Bench| bench.counters.hits().unwrap()[usize::from(cookie)];
     bench.target.tell("begin 5");
-    assert_eq!(hits(&bench), 1);
+    assert_eq!(bench.hits(cookie), 1);
     bench.links.clear();
     // A program that a test beside this one starts has a copy of the link for a moment.
     wait_for("the site to be free", || {
-        let before = hits(&bench);
+        let before = bench.hits(cookie);
         bench.target.tell("begin 5");
-        (hits(&bench) == before).then_some(())
+        (bench.hits(cookie) == before).then_some(())
     });
 }
 

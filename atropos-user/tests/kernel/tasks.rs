@@ -76,14 +76,13 @@ fn a_forked_child_comes_into_scope_and_leaves_it_when_it_exits() {
 fn a_process_that_was_seen_counts_no_longer_once_it_looks_over() {
     let mut bench = Bench::start();
     let cookie = bench.probe("op_begin", spec(Op::RequestBegin, 0));
-    let hits = |bench: &Bench| bench.counters.hits().unwrap()[usize::from(cookie)];
     bench.target.tell("begin 5");
-    assert_eq!(hits(&bench), 1);
+    assert_eq!(bench.hits(cookie), 1);
     bench.target.tell("headless");
     assert_eq!(bench.wait_for(Op::Exit).flags, EventRecord::PROCESS);
     bench.target.tell("begin 5");
-    assert_eq!(hits(&bench), 1);
+    assert_eq!(bench.hits(cookie), 1);
     bench.watch(0);
     bench.target.tell("begin 5");
-    assert_eq!(hits(&bench), 2, "until it is brought back");
+    assert_eq!(bench.hits(cookie), 2, "until it is brought back");
 }

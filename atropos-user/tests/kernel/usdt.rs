@@ -210,11 +210,7 @@ fn a_process_that_starts_later_finds_the_semaphore_raised() {
     assert_eq!(semaphore(&mut later) as usize, links.len());
     later.tell("constant");
     assert!(bench.records().is_empty(), "it is not in scope");
-    let scope = Scope {
-        flags: 0,
-        reserved: 0,
-    };
-    bench.kernel.watch(later.pid(), scope).unwrap();
+    bench.kernel.watch(later.pid(), Scope::ALONE).unwrap();
     later.tell("constant");
     assert_eq!(bench.records().len(), 1);
     drop(links);
@@ -285,11 +281,10 @@ fn the_marks_of_the_crate_are_passed_while_somebody_watches() {
     use usdt_probes::mark;
 
     let mut bench = Bench::start();
-    let scope = Scope {
-        flags: 0,
-        reserved: 0,
-    };
-    bench.kernel.watch(std::process::id(), scope).unwrap();
+    bench
+        .kernel
+        .watch(std::process::id(), Scope::ALONE)
+        .unwrap();
     let own = std::env::current_exe().unwrap();
     mark::wait_begin(1, 2, 3, 4);
     bench.links = attach(&mut bench.kernel, &own, "wait_begin");

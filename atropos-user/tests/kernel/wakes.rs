@@ -40,7 +40,7 @@ fn a_process_in_scope_that_wakes_another_is_told_and_nobody_else() {
     });
     assert_eq!(wake.waker, bench.target.pid());
     assert!(wake.count > 0 && wake.last_ns <= super::common::clock_ns());
-    let counted = bench.counters.hits().unwrap()[usize::from(WAKES_SITE)];
+    let counted = bench.hits(WAKES_SITE);
     assert!(counted >= wake.count, "counted like the passings of a site");
     let wakers: Vec<u32> = wakes.seen().iter().map(|wake| wake.waker).collect();
     assert!(!wakers.contains(&stranger.pid()), "it is not in scope");

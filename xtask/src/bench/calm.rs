@@ -19,11 +19,11 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
 use super::calm_table::{Comparison, table};
-use super::held::Unbounded;
 use super::pgbench::Pgbench;
 use super::stage::{SETTLE, Stage};
 use super::subject::{Load, Subject, THREADS, Workload, events, finish};
 use super::sysbench::Sysbench;
+use super::unbounded::Unbounded;
 use super::usage::find_below;
 use super::{Common, SCHEMA_VERSION, run_arguments, until_interrupted};
 use crate::demo::Kind;

@@ -139,7 +139,7 @@ impl Comparison {
         let levels: Vec<Watched> = levels
             .iter()
             .enumerate()
-            .map(|(index, level)| Watched::new(*level, index, &rounds, &hits))
+            .map(|(index, level)| Watched::new(*level, index, &rounds, &hits, alone_per_query_ns))
             .collect();
         let at = |level: Level| levels.iter().find(|watched| watched.level == level);
         let passings = |watched: &Watched| watched.passings.iter().sum::<f64>();
@@ -168,7 +168,13 @@ impl Comparison {
 }
 
 impl Watched {
-    fn new(level: Level, index: usize, rounds: &[Round], hits: &[Hits]) -> Self {
+    fn new(
+        level: Level,
+        index: usize,
+        rounds: &[Round],
+        hits: &[Hits],
+        alone_per_query_ns: Option<Spread>,
+    ) -> Self {
         let samples = || {
             rounds
                 .iter()
@@ -179,8 +185,8 @@ impl Watched {
         });
         let ratios: Vec<f64> = ratios.collect();
         let share = |probe: usize| {
-            let shares = samples().filter_map(|sample| sample.shares.get(probe).copied());
-            Mean::of(&shares.collect::<Vec<f64>>()).map_or(1.0, |mean| mean.value)
+            let shares = samples().map(|sample| sample.shares.get(probe).copied().unwrap_or(1.0));
+            shares.sum::<f64>() / samples().count().max(1) as f64
         };
         let passings: Vec<f64> = hits
             .iter()
@@ -191,8 +197,7 @@ impl Watched {
             .iter()
             .zip(hits)
             .map(|(passings, hit)| passings * hit.cost_ns);
-        let alone = Spread::of(rounds.iter().map(|round| round.alone.per_query_ns()));
-        let by_costs = alone.map(|alone| costs_ns.sum::<f64>() / alone.median);
+        let by_costs = alone_per_query_ns.map(|alone| costs_ns.sum::<f64>() / alone.median);
         let agents =
             || samples().filter_map(|sample| Some((sample.agent.as_ref()?, sample.wall_ns)));
         Self {
@@ -264,8 +269,8 @@ pub(super) fn table(comparison: &Comparison) -> String {
         if let Some(share) = watched.by_costs {
             let _ = writeln!(
                 text,
-                "  {:?}: {:.3} passings a {unit}, {:.2} % by the cost that check tells of each",
-                watched.level,
+                "  {}: {:.3} passings a {unit}, {:.2} % by the cost that check tells of each",
+                watched.level.name(),
                 watched.passings.iter().sum::<f64>(),
                 share * 100.0
             );
@@ -323,7 +328,7 @@ fn row(watched: &Watched) -> String {
     let mb = |bytes: &Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6);
     format!(
         "  {:<10}{:>12.2}{:>12.0}    {:<58}{:>14.2} %{:>9.1}{:>10.1}{suspicions:>10}\n",
-        format!("{level:?}").to_lowercase(),
+        level.name(),
         middle(per_query_ns) / 1e3,
         middle(queries_per_s),
         ratio + &mean,

@@ -1,8 +1,5 @@
-//! An agent that stays: it stands still where nobody is to watch, and is asked to watch closely where somebody suspects. And a
-//! preset that lets probes cost what they cost.
+//! An agent that stays: it stands still where nobody is to watch, and is asked to watch closely where somebody suspects.
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,8 +8,6 @@ use nix::unistd::Pid;
 use tokio::time::sleep;
 
 use super::calm::{Level, agent_pid};
-use crate::demo::Kind;
-use crate::demo::folder::Folder;
 use crate::demo::watch::{Agent, Seen};
 
 /// Between stopping or continuing the agent and the slice.
@@ -85,37 +80,5 @@ impl Held {
 
     fn send(&self, signal: Signal) -> Result<()> {
         kill(self.pid, signal).with_context(|| format!("cannot send {signal} to the agent"))
-    }
-}
-
-/// A server's preset without a budget for level suspect.
-pub(super) struct Unbounded {
-    folder: Folder,
-}
-
-impl Unbounded {
-    /// Of the preset for that server.
-    pub(super) fn of(server: Kind) -> Result<Self> {
-        let name = match server {
-            Kind::Mariadb => "mariadb",
-            Kind::Postgresql => "postgresql",
-            Kind::Sample => "sample",
-        };
-        let unbounded = Self {
-            folder: Folder::new()?,
-        };
-        let text = format!("schema = 1\nextends = \"{name}\"\n\n[budget]\nsuspect = \"100%\"\n");
-        let path = unbounded.path();
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(unbounded)
-    }
-
-    /// What makes the agent go by it.
-    pub(super) fn arguments(&self) -> Vec<String> {
-        vec!["--preset".to_owned(), self.path().display().to_string()]
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.join("unbounded.toml")
     }
 }

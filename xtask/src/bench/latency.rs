@@ -271,10 +271,6 @@ impl<'a, S: Subject> Stage<'a, S> {
             Source::Sampled => "sampled",
             Source::Memory => "memory",
         };
-        let preset = match self.kind {
-            Kind::Postgresql => "postgresql",
-            Kind::Mariadb | Kind::Sample => "mariadb",
-        };
         let mut command = Command::from(as_root(self.tool)?);
         let seconds = seconds + 2 * MARGIN.as_secs();
         command
@@ -282,7 +278,7 @@ impl<'a, S: Subject> Stage<'a, S> {
                 "--pid",
                 &pid.to_string(),
                 "--preset",
-                preset,
+                self.kind.preset(),
                 "--source",
                 name,
             ])

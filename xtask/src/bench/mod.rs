@@ -28,6 +28,7 @@ mod stats;
 mod subject;
 mod sysbench;
 mod tidy;
+mod unbounded;
 mod usage;
 
 use std::fs;

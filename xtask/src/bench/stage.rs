@@ -8,8 +8,9 @@ use tokio::time::sleep;
 
 use super::calm::{AgentUse, Level, Round, Sample, agent_pid, count, watch};
 use super::calm_table::Hits;
-use super::held::{Held, Unbounded};
+use super::held::Held;
 use super::subject::{Subject, Workload};
+use super::unbounded::Unbounded;
 use super::usage::{Memory, cpu_ns};
 use crate::demo::clock::now_ns;
 use crate::demo::watch::{Agent, Seen};

@@ -99,6 +99,17 @@ pub(crate) enum Kind {
     Sample,
 }
 
+impl Kind {
+    /// The preset for it.
+    pub(crate) fn preset(self) -> &'static str {
+        match self {
+            Self::Mariadb => "mariadb",
+            Self::Postgresql => "postgresql",
+            Self::Sample => "sample",
+        }
+    }
+}
+
 /// What is needed, ready to be started.
 struct Programs {
     /// The agent; `None` for a run without it.
