@@ -45,6 +45,11 @@ pub(crate) const ALL: &[Entry] = &[
         "knows the culprits and ends them one look after they began",
         |plan| Box::new(oracle::Oracle::new(plan)),
     ),
+    entry(
+        "oracle-patient",
+        "knows the culprits and ends each once it has been at work for 0.2 s: no rule that asks for so much harm is sooner",
+        |plan| Box::new(oracle::Oracle::patient(plan)),
+    ),
     entry("atropos", "the engine with its defaults", |plan| {
         Box::new(Watched::new(plan))
     }),

@@ -1,6 +1,11 @@
 //! Knows who is to blame and ends it one look after it began: the upper bound. No source; nobody can have it.
+//!
+//! The patient one ends it once it has been at work for as long as ending a task has to free at least: without progress, nobody
+//! who expects it to go on for as long again can be sooner. It bounds what any such rule reaches.
 
 use std::sync::Arc;
+
+use atropos_engine::settings::Tuning;
 
 use super::{Action, Controller, Seen};
 use crate::plan::Plan;
@@ -11,6 +16,7 @@ pub(crate) struct Oracle {
     culprit: Vec<bool>,
     with_session: bool,
     acts: bool,
+    patience_ns: u64,
 }
 
 impl Oracle {
@@ -21,6 +27,15 @@ impl Oracle {
             culprit: plan.classes.iter().map(|class| class.culprit).collect(),
             with_session: action == RightAction::Session,
             acts: !matches!(action, RightAction::None | RightAction::Alert),
+            patience_ns: 0,
+        }
+    }
+
+    /// One that waits for as long as the engine's defaults want ending a task to free.
+    pub(crate) fn patient(plan: &Arc<Plan>) -> Self {
+        Self {
+            patience_ns: (Tuning::default().min_gain_s * 1e9) as u64,
+            ..Self::new(plan)
         }
     }
 }
@@ -30,7 +45,8 @@ impl Controller for Oracle {
         let culprits = seen
             .tasks
             .iter()
-            .filter(|task| self.acts && self.culprit[task.class] && !task.killed);
+            .filter(|task| self.acts && self.culprit[task.class] && !task.killed)
+            .filter(|task| task.started_ns + self.patience_ns <= seen.now_ns);
         out.extend(
             culprits
                 .map(|culprit| culprit.end(self.with_session || culprit.idle_since_ns.is_some())),
@@ -52,7 +68,18 @@ mod tests {
     }
 
     #[test]
+    fn the_patient_one_lets_the_harm_last_as_long_as_it_has_to_be_worth() {
+        let (at_once, late) = (
+            summary(&lock_hog(), "oracle").bad_s,
+            summary(&lock_hog(), "oracle-patient").bad_s,
+        );
+        assert!((0.1..0.5).contains(&(late - at_once)), "{at_once} {late}");
+    }
+
+    #[test]
     fn with_nobody_to_blame_nothing_is_done() {
-        assert!(summary(&demand(), "oracle").cancel_count < 1.0);
+        for controller in ["oracle", "oracle-patient"] {
+            assert!(summary(&demand(), controller).cancel_count < 1.0);
+        }
     }
 }

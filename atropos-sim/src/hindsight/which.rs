@@ -32,7 +32,9 @@ pub(super) fn way(name: &str) -> Option<Way> {
             "it differs from `atropos` in what is run again, which a recording cannot show",
         ),
         "none" => Way::Not("it decides nothing"),
-        "oracle" => Way::Not("it knows the culprit beforehand, which a recording does not tell"),
+        "oracle" | "oracle-patient" => {
+            Way::Not("it knows the culprit beforehand, which a recording does not tell")
+        }
         "protego" | "darc" | "breakwater" | "dagor" | "seda" | "shed-cap" | "shed-length"
         | "shed-deadline" | "shed-all" => Way::Not(DOOR),
         "atropos+cap" | "atropos+length" | "atropos+deadline" | "atropos+all" => Way::Not(

@@ -59,13 +59,20 @@ pub(super) fn script(report: &Value, only: Option<u32>) -> Option<String> {
     (probes > 0).then_some(text)
 }
 
-/// A program that takes the time from each receive to the next send of the same thread for a request: `filter` says whose.
+/// A program that takes the time from a receive to the last send of the same thread before it receives again for a request: a
+/// long statement comes in several receives, a long answer goes in several sends. `filter` says whose.
 pub(super) fn socket_script(filter: &str) -> String {
     format!(
         "BEGIN {{ printf(\"{READY}\\n\"); }}\n\
-         tracepoint:sock:sock_recv_length /{filter} && args->ret > 0/ {{ @at[tid] = nsecs; }}\n\
-         tracepoint:sock:sock_send_length /{filter} && @at[tid] > 0/ {{ $us = (nsecs - @at[tid]) / 1000; @at[tid] = 0; if ($us < 1000) {{ @short = lhist($us, 0, 1000, 1); }} else {{ @long = lhist($us, 1000, 21000, 20); }} }}\n\
-         END {{ clear(@at); }}\n"
+         tracepoint:sock:sock_recv_length /{filter} && args->ret > 0/ {{ \
+             if (@end[tid] > 0) {{ \
+                 $us = (@end[tid] - @at[tid]) / 1000; \
+                 if ($us < 1000) {{ @short = lhist($us, 0, 1000, 1); }} else {{ @long = lhist($us, 1000, 21000, 20); }} \
+                 @end[tid] = 0; @at[tid] = nsecs; \
+             }} else if (@at[tid] == 0) {{ @at[tid] = nsecs; }} \
+         }}\n\
+         tracepoint:sock:sock_send_length /{filter} && @at[tid] > 0/ {{ @end[tid] = nsecs; }}\n\
+         END {{ clear(@at); clear(@end); }}\n"
     )
 }
 
