@@ -47,7 +47,7 @@ pub(crate) const ALL: &[Entry] = &[
     ),
     entry(
         "oracle-patient",
-        "knows the culprits and ends each once it has been at work for 0.2 s: no rule that asks for so much harm is sooner",
+        "knows the culprits and ends each once it has been at work for as long as ending it has to free",
         |plan| Box::new(oracle::Oracle::patient(plan)),
     ),
     entry("atropos", "the engine with its defaults", |plan| {

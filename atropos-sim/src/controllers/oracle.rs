@@ -1,7 +1,7 @@
 //! Knows who is to blame and ends it one look after it began: the upper bound. No source; nobody can have it.
 //!
-//! The patient one ends it once it has been at work for as long as ending a task has to free at least: without progress, nobody
-//! who expects it to go on for as long again can be sooner. It bounds what any such rule reaches.
+//! The patient one ends it once it has been at work for as long as ending a task has to free at least, the least for whoever expects
+//! a task to go on for as long again. A yardstick and no bound: progress that tells of more to come can make a rule sooner.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ pub(super) enum Source {
     Sampled,
     /// Start and end of the last request of each session, in the server's own memory, read once a tick.
     Memory,
-    /// Socket tracepoints, from a receive to the next send, under bpftrace.
+    /// Socket tracepoints, from the first receive to the last send, under bpftrace.
     Sockets,
 }
 
