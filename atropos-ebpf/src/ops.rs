@@ -53,13 +53,14 @@ pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
         tid: ids as u32,
         resource: spec.resource,
     };
+    let tells = spec.flags & SiteSpec::EMIT != 0;
     let mut generation = 0;
     if arguments.known {
-        generation = book(&pass, spec.op);
+        generation = book(&pass, spec.op, tells);
     } else {
         counters::lost(Loss::Argument);
     }
-    if spec.flags & SiteSpec::EMIT != 0 {
+    if tells {
         let flags = if arguments.known {
             0
         } else {
@@ -81,9 +82,10 @@ pub(crate) fn guard_holds(arguments: &mut Arguments<'_>, spec: &SiteSpec) -> boo
     !arguments.known || equal == (spec.cond == Cond::Equal as u8)
 }
 
-/// Keeps the maps in step with the passing; gives the generation of the session's request, 0 if none was seen.
+/// Keeps the maps in step with the passing; gives the generation of the session's request, 0 if none was seen or nobody is told:
+/// to look the session up for its generation alone costs more than to count the passing.
 #[inline(always)]
-fn book(pass: &Pass, op: u8) -> u32 {
+fn book(pass: &Pass, op: u8, tells: bool) -> u32 {
     let key = SessionKey {
         session: pass.session,
         pid: pass.pid,
@@ -107,6 +109,9 @@ fn book(pass: &Pass, op: u8) -> u32 {
         o if o == Op::Progress as u8 => work(pass, &key, true),
         o if o == Op::Work as u8 => work(pass, &key, false),
         _ => {}
+    }
+    if !tells {
+        return 0;
     }
     SESSIONS.get_ptr(&key).map_or(0, |session| {
         // SAFETY: the pointer comes from a map lookup in this program run.
