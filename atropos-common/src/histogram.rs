@@ -26,9 +26,14 @@ pub const fn bucket_of(ns: u64) -> usize {
     if index < BUCKETS { index } else { BUCKETS - 1 }
 }
 
-/// The smallest latency that falls into a bucket.
+/// The smallest latency that falls into a bucket; one that there is not stands for the last.
 #[must_use]
 pub const fn lower_bound_ns(bucket: usize) -> u64 {
+    let bucket = if bucket < BUCKETS {
+        bucket
+    } else {
+        BUCKETS - 1
+    };
     if bucket < 1 << STEP_BITS {
         return bucket as u64;
     }
@@ -53,6 +58,7 @@ mod tests {
     #[test]
     fn huge_latencies_share_the_last_bucket() {
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+        assert_eq!(lower_bound_ns(usize::MAX), lower_bound_ns(BUCKETS - 1));
     }
 
     #[test]

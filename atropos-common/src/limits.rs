@@ -32,15 +32,6 @@ pub const MAX_ORDERS: u32 = 64;
 /// Pairs of waker and woken that are remembered; the oldest make room.
 pub const MAX_WAKES: u32 = 8192;
 
-/// Resources that a preset can declare.
-pub const MAX_RESOURCES: u32 = 64;
-
-/// Slots of `TOTALS`: one a resource, and one for requests.
-pub const TOTAL_SLOTS: usize = MAX_RESOURCES as usize + 1;
-
-/// Slot of `TOTALS` that counts requests.
-pub const REQUESTS_SLOT: usize = MAX_RESOURCES as usize;
-
 /// Bytes of the event ring. 200,000 records a second of 64 bytes (with their header) fill it in 0.33 s, several times the
 /// agent's longest pause.
 pub const RING_BYTES: u32 = 4 << 20;

@@ -3,7 +3,7 @@
 use crate::namespace::PidNamespace;
 use crate::order::{OrderKey, OrderValue};
 use crate::record::{
-    OpenKey, OpenValue, SessionKey, SessionValue, Totals, UnitKey, UnitValue, UsageKey, UsageValue,
+    OpenKey, OpenValue, SessionKey, SessionValue, UnitKey, UnitValue, UsageKey, UsageValue,
 };
 use crate::scope::Scope;
 use crate::site::SiteSpec;
@@ -25,7 +25,6 @@ pod!(
     OpenValue,
     SessionKey,
     SessionValue,
-    Totals,
     UsageKey,
     UsageValue,
     UnitKey,

@@ -157,20 +157,6 @@ pub struct UnitValue {
     pub evicted: u32,
 }
 
-/// Sums of one resource on one CPU since the start of the agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Totals {
-    /// Intervals that ended.
-    pub count: u64,
-    /// Their summed length.
-    pub sum_ns: u64,
-    /// Ends without a begin: evidence of a missed event or of a begin before the probes came.
-    pub unmatched: u64,
-    /// Sum of amounts (`use`, `evict`).
-    pub amount: u64,
-}
-
 const _: () = assert!(core::mem::size_of::<EventRecord>() == 56);
 const _: () = assert!(core::mem::size_of::<OpenKey>() == 24);
 const _: () = assert!(core::mem::size_of::<OpenValue>() == 24);

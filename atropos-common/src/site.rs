@@ -122,6 +122,8 @@ impl SiteSpec {
     pub const EMIT: u32 = 1;
     /// The slot is in use.
     pub const ACTIVE: u32 = 2;
+    /// Keep the wait or hold that begins or ends here in the map `OPEN`: nobody else can tell of it.
+    pub const KEEP: u32 = 4;
 }
 
 const _: () = assert!(core::mem::size_of::<ArgSpec>() == 20);

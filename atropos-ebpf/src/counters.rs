@@ -2,7 +2,7 @@
 
 use atropos_common::limits::Loss;
 
-use crate::maps::{HITS, LATENCY, LOST, TOTALS};
+use crate::maps::{HITS, LATENCY, LOST};
 
 /// Adds to a map value in one instruction.
 #[inline(always)]
@@ -46,30 +46,5 @@ pub(crate) fn hit(site: u32) {
 pub(crate) fn latency(bucket: usize) {
     if let Some(counter) = element!(LATENCY, bucket) {
         add(counter, 1);
-    }
-}
-
-/// An interval of this resource ended.
-#[inline(always)]
-pub(crate) fn interval(slot: usize, length_ns: u64) {
-    if let Some(totals) = element!(TOTALS, slot) {
-        add(&raw mut totals.count, 1);
-        add(&raw mut totals.sum_ns, length_ns);
-    }
-}
-
-/// An interval of this resource ended that was never seen to begin.
-#[inline(always)]
-pub(crate) fn unmatched(slot: usize) {
-    if let Some(totals) = element!(TOTALS, slot) {
-        add(&raw mut totals.unmatched, 1);
-    }
-}
-
-/// So much of this resource was used, evicted or worked off.
-#[inline(always)]
-pub(crate) fn amount(slot: usize, amount: u64) {
-    if let Some(totals) = element!(TOTALS, slot) {
-        add(&raw mut totals.amount, amount);
     }
 }

@@ -3,13 +3,13 @@
 use atropos_common::histogram::BUCKETS;
 use atropos_common::limits::{
     KNOWN_BLOCK, Loss, MAX_OPEN, MAX_ORDERS, MAX_PROCESSES, MAX_SESSIONS, MAX_SITES, MAX_UNITS,
-    MAX_USES, MAX_WAKES, PROCESS_IDS, RING_BYTES, Since, TOTAL_SLOTS,
+    MAX_USES, MAX_WAKES, PROCESS_IDS, RING_BYTES, Since,
 };
 use atropos_common::namespace::PidNamespace;
 use atropos_common::order::{OrderKey, OrderValue};
 use atropos_common::record::{
-    EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, Totals, UnitKey, UnitValue,
-    UsageKey, UsageValue,
+    EventRecord, OpenKey, OpenValue, SessionKey, SessionValue, UnitKey, UnitValue, UsageKey,
+    UsageValue,
 };
 use atropos_common::scope::Scope;
 use atropos_common::site::SiteSpec;
@@ -43,7 +43,7 @@ pub(crate) static NAMESPACE: Array<PidNamespace, 1> = Array::new();
 pub(crate) static SESSIONS: HashMap<SessionKey, SessionValue, { MAX_SESSIONS as usize }> =
     HashMap::new();
 
-/// Waits and holds in progress.
+/// Waits and holds in progress, of sites that ask for it.
 #[btf_map]
 pub(crate) static OPEN: HashMap<OpenKey, OpenValue, { MAX_OPEN as usize }> = HashMap::new();
 
@@ -63,12 +63,8 @@ pub(crate) static ORDERS: HashMap<OrderKey, OrderValue, { MAX_ORDERS as usize }>
 #[btf_map]
 pub(crate) static WAKES: LruHashMap<WakeKey, WakeValue, { MAX_WAKES as usize }> = LruHashMap::new();
 
-/// Sums by resource; the last slot is for requests. This map and the three behind it hold one value for each CPU, a whole
-/// array, so that the agent reads it in one call.
-#[btf_map]
-pub(crate) static TOTALS: PerCpuArray<[Totals; TOTAL_SLOTS], 1> = PerCpuArray::new();
-
-/// Latencies of completed requests by bucket.
+/// Latencies of completed requests by bucket. This map and the two behind it hold one value for each CPU, a whole array, so that
+/// the agent reads it in one call.
 #[btf_map]
 pub(crate) static LATENCY: PerCpuArray<[u64; BUCKETS], 1> = PerCpuArray::new();
 

@@ -1,7 +1,7 @@
 //! What passing a site means, by operation.
 
 use atropos_common::histogram::bucket_of;
-use atropos_common::limits::{Loss, REQUESTS_SLOT, Since};
+use atropos_common::limits::{Loss, Since};
 use atropos_common::op::Op;
 use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionKey, SessionValue};
 use atropos_common::site::{Cond, SiteSpec};
@@ -53,14 +53,13 @@ pub(crate) fn pass(ctx: &ProbeContext) -> Option<()> {
         tid: ids as u32,
         resource: spec.resource,
     };
-    let tells = spec.flags & SiteSpec::EMIT != 0;
     let mut generation = 0;
     if arguments.known {
-        generation = book(&pass, spec.op, tells);
+        generation = book(&pass, spec);
     } else {
         counters::lost(Loss::Argument);
     }
-    if tells {
+    if spec.flags & SiteSpec::EMIT != 0 {
         let flags = if arguments.known {
             0
         } else {
@@ -85,38 +84,47 @@ pub(crate) fn guard_holds(arguments: &mut Arguments<'_>, spec: &SiteSpec) -> boo
 /// Keeps the maps in step with the passing; gives the generation of the session's request, 0 if none was seen or nobody is told:
 /// to look the session up for its generation alone costs more than to count the passing.
 #[inline(always)]
-fn book(pass: &Pass, op: u8, tells: bool) -> u32 {
+fn book(pass: &Pass, spec: &SiteSpec) -> u32 {
     let key = SessionKey {
         session: pass.session,
         pid: pass.pid,
         reserved: 0,
     };
-    match op {
+    match spec.op {
         o if o == Op::RequestBegin as u8 => return request_begin(pass, &key),
         o if o == Op::RequestEnd as u8 => return request_end(pass, &key),
         o if o == Op::SessionEnd as u8 => {
             let _ = SESSIONS.remove(&key);
             return 0;
         }
-        o if o == Op::WaitBegin as u8 || o == Op::Enqueue as u8 => open_once(pass),
-        o if o == Op::WaitEnd as u8 || o == Op::Dequeue as u8 => close(pass, false),
-        o if o == Op::Acquire as u8 => open_again(pass),
-        o if o == Op::Release as u8 => close(pass, true),
         o if o == Op::Use as u8 => usage::brought_in(pass),
         o if o == Op::Evict as u8 => usage::driven_out(pass),
         o if o == Op::FetchBegin as u8 => usage::fetch_begin(pass),
         o if o == Op::FetchEnd as u8 => usage::fetch_end(pass),
         o if o == Op::Progress as u8 => work(pass, &key, true),
         o if o == Op::Work as u8 => work(pass, &key, false),
+        o if spec.flags & SiteSpec::KEEP != 0 => keep(pass, o),
         _ => {}
     }
-    if !tells {
+    if spec.flags & SiteSpec::EMIT == 0 {
         return 0;
     }
     SESSIONS.get_ptr(&key).map_or(0, |session| {
         // SAFETY: the pointer comes from a map lookup in this program run.
         unsafe { (*session).generation }
     })
+}
+
+/// Keeps waits and holds open from begin to end.
+#[inline(always)]
+fn keep(pass: &Pass, op: u8) {
+    match op {
+        o if o == Op::WaitBegin as u8 || o == Op::Enqueue as u8 => open_once(pass),
+        o if o == Op::WaitEnd as u8 || o == Op::Dequeue as u8 => close(pass, false),
+        o if o == Op::Acquire as u8 => open_again(pass),
+        o if o == Op::Release as u8 => close(pass, true),
+        _ => {}
+    }
 }
 
 /// A request starts: the next generation of its session.
@@ -150,19 +158,14 @@ fn request_begin(pass: &Pass, key: &SessionKey) -> u32 {
 #[inline(always)]
 fn request_end(pass: &Pass, key: &SessionKey) -> u32 {
     let Some(session) = SESSIONS.get_ptr_mut(key) else {
-        counters::unmatched(REQUESTS_SLOT);
         return 0;
     };
     // SAFETY: the pointer comes from a map lookup in this program run; a session runs one request at a time.
     let session = unsafe { &mut *session };
     let begin_ns = session.begin_ns;
     session.begin_ns = 0;
-    if begin_ns == 0 || begin_ns < since_ns(Since::Requests) {
-        counters::unmatched(REQUESTS_SLOT);
-    } else {
-        let latency_ns = pass.at_ns.saturating_sub(begin_ns);
-        counters::latency(bucket_of(latency_ns));
-        counters::interval(REQUESTS_SLOT, latency_ns);
+    if begin_ns != 0 && begin_ns >= since_ns(Since::Requests) {
+        counters::latency(bucket_of(pass.at_ns.saturating_sub(begin_ns)));
     }
     session.generation
 }
@@ -234,22 +237,15 @@ fn open_again(pass: &Pass) {
 #[inline(always)]
 fn close(pass: &Pass, hold: bool) {
     let key = open_key(pass, hold);
-    let Some(open) = OPEN.get_ptr_mut(&key) else {
-        counters::unmatched(usize::from(pass.resource));
-        return;
-    };
-    // SAFETY: the pointer comes from a map lookup in this program run.
-    let (since_ns, depth) = unsafe { ((*open).since_ns, (*open).depth) };
-    if hold && depth > 1 {
-        // SAFETY: as above.
-        unsafe { (*open).depth = depth - 1 };
-        return;
+    if hold && let Some(open) = OPEN.get_ptr_mut(&key) {
+        // SAFETY: the pointer comes from a map lookup in this program run; a hold is left by its own session only.
+        let depth = unsafe { &mut (*open).depth };
+        if *depth > 1 {
+            *depth -= 1;
+            return;
+        }
     }
     let _ = OPEN.remove(&key);
-    counters::interval(
-        usize::from(pass.resource),
-        pass.at_ns.saturating_sub(since_ns),
-    );
 }
 
 #[inline(always)]

@@ -17,7 +17,6 @@ use crate::ops::{Pass, since_ns};
 /// A session brings units in: so many.
 #[inline(always)]
 pub(crate) fn brought_in(pass: &Pass) {
-    counters::amount(usize::from(pass.resource), pass.value);
     if let Some(sums) = sums(pass) {
         // SAFETY: the pointer comes from a map lookup in this program run.
         counters::add(unsafe { &raw mut (*sums).used }, pass.value);
@@ -27,7 +26,6 @@ pub(crate) fn brought_in(pass: &Pass) {
 /// A session drives a unit out.
 #[inline(always)]
 pub(crate) fn driven_out(pass: &Pass) {
-    counters::amount(usize::from(pass.resource), pass.value);
     if pass.instance == 0 {
         return;
     }
@@ -81,14 +79,9 @@ pub(crate) fn fetch_end(pass: &Pass) {
     let sums = unsafe { &mut *sums };
     let begin_ns = sums.fetch_ns;
     sums.fetch_ns = 0;
-    if begin_ns == 0 || begin_ns < since_ns(Since::Units) {
-        counters::unmatched(usize::from(pass.resource));
-        return;
-    }
-    let length_ns = pass.at_ns.saturating_sub(begin_ns);
-    counters::interval(usize::from(pass.resource), length_ns);
-    if sums.fetch_again != 0 {
-        counters::add(&raw mut sums.lost_ns, length_ns);
+    let is_whole = begin_ns != 0 && begin_ns >= since_ns(Since::Units);
+    if is_whole && sums.fetch_again != 0 {
+        counters::add(&raw mut sums.lost_ns, pass.at_ns.saturating_sub(begin_ns));
     }
 }
 

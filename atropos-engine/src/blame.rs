@@ -166,14 +166,18 @@ impl<'a> Lines<'a> {
     fn add(&mut self, ledger: &Ledger, absent: &Absent, wait: &'a OpenWait) -> usize {
         let (first_edge, first_to) = (self.edges.len(), self.to.len());
         self.edges.extend(ledger.edges(wait));
-        let mut merged = merged(&self.edges[first_edge..]);
+        let mut merged = merged_by_session(&self.edges[first_edge..]);
         let (parts, alone) = (merged.len(), merged.len() == 1);
         if !absent.is_empty() {
             let left = self.edges.split_off(first_edge);
             let there = left.into_iter().filter(|edge| !absent.drops(edge));
             self.edges.extend(there);
-            let edges = &self.edges[first_edge..];
-            merged.retain(|one| edges.iter().any(|edge| edge.session == one.session));
+            let left = merged_by_session(&self.edges[first_edge..]);
+            let is_left = |session| {
+                left.binary_search_by_key(&session, |one| one.session)
+                    .is_ok()
+            };
+            merged.retain(|one| is_left(one.session));
         }
         self.to.extend(merged.iter().map(|one| Blocking {
             place: 0,
@@ -211,30 +215,30 @@ fn seen_ns(wait: &OpenWait) -> u64 {
 impl Line<'_> {
     fn note_in_way(&self, node: &mut Node, edge: &Edge) {
         let (resource, instance) = (self.wait.resource, self.wait.instance);
-        let at = (resource, instance, edge.kind);
-        if let Some(known) = node
-            .in_way
-            .iter_mut()
-            .find(|way| (way.resource, way.instance, way.kind) == at)
-        {
-            known.since_ns = known.since_ns.min(edge.since_ns);
-            known.evidence = known.evidence.max(edge.evidence);
-            known.seen_ns = known.seen_ns.min(self.seen_ns);
-            known.waiters += self.wait_count;
-            return;
+        let wanted = (resource, instance, edge.kind);
+        let place = |way: &InWay| (way.resource, way.instance, way.kind);
+        match node.in_way.binary_search_by_key(&wanted, place) {
+            Ok(at) => {
+                let known = &mut node.in_way[at];
+                known.since_ns = known.since_ns.min(edge.since_ns);
+                known.evidence = known.evidence.max(edge.evidence);
+                known.seen_ns = known.seen_ns.min(self.seen_ns);
+                known.waiters += self.wait_count;
+            }
+            Err(at) => node.in_way.insert(
+                at,
+                InWay {
+                    resource,
+                    instance,
+                    kind: edge.kind,
+                    mode: edge.mode,
+                    since_ns: edge.since_ns,
+                    evidence: edge.evidence,
+                    seen_ns: self.seen_ns,
+                    waiters: self.wait_count,
+                },
+            ),
         }
-        node.in_way.push(InWay {
-            resource,
-            instance,
-            kind: edge.kind,
-            mode: edge.mode,
-            since_ns: edge.since_ns,
-            evidence: edge.evidence,
-            seen_ns: self.seen_ns,
-            waiters: self.wait_count,
-        });
-        node.in_way
-            .sort_by_key(|way| (way.resource, way.instance, way.kind));
     }
 }
 
@@ -257,7 +261,7 @@ impl Merged {
 }
 
 /// A session can be in the way twice. In the order of their keys.
-fn merged(edges: &[Edge]) -> SmallVec<[Merged; 16]> {
+fn merged_by_session(edges: &[Edge]) -> SmallVec<[Merged; 16]> {
     let one = |edge: &Edge| Merged {
         session: edge.session,
         since_ns: edge.since_ns,

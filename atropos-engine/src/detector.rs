@@ -168,7 +168,7 @@ impl Detector {
         };
         let span_s = seconds(latest.span_ns);
         let covered_s = seconds(latest.covered_ns.min(latest.span_ns));
-        if self.span_ns() * 10 >= self.window_ns * 9
+        if self.span_ns().saturating_mul(10) >= self.window_ns.saturating_mul(9)
             && let Some(rate) = self.throughput().filter(|rate| *rate > 0.0)
         {
             self.reference = Some(follow(
@@ -277,7 +277,7 @@ impl Detector {
                 .take(2)
                 .all(|tick| tick.completed == Some(0) && tick.latency.is_empty());
         let excused = self.breached_since_ns.is_none_or(|since_ns| {
-            now_ns.saturating_sub(since_ns) < EXCUSED_WINDOWS * self.window_ns
+            now_ns.saturating_sub(since_ns) < EXCUSED_WINDOWS.saturating_mul(self.window_ns)
         });
         rate <= reference * (1.0 + self.flat_tolerance) || stalled || !excused
     }

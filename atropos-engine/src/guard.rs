@@ -110,7 +110,7 @@ impl Guard {
             self.orders_ns.pop_front();
         }
         self.again.forget(&settings.tuning, now_ns);
-        let slip_ns = SLIP_WINDOWS * settings.tuning.window_ns;
+        let slip_ns = SLIP_WINDOWS.saturating_mul(settings.tuning.window_ns);
         self.slipped
             .retain(|slip| now_ns.saturating_sub(slip.at_ns) < slip_ns);
     }

@@ -25,7 +25,7 @@ pub(super) fn way(name: &str) -> Option<Way> {
         )),
         "paper" | "paper-current" | "paper-greedy" | "artifact-c" | "artifact-java" => {
             Way::Looks(Some(
-                "judged on locks and pools alone: a recording tells nothing of processor, pages and heap",
+                "judged on locks and pools alone: what a recording tells of processor and pages is not shown to it",
             ))
         }
         "atropos-rerun" => Way::Not(

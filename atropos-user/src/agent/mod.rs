@@ -22,8 +22,6 @@ mod register;
 pub mod resolve;
 #[cfg(feature = "ebpf")]
 pub mod run;
-#[cfg(feature = "ebpf")]
-pub mod silent;
 pub mod statement;
 pub mod tell;
 pub mod told;

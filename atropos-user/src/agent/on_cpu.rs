@@ -66,10 +66,18 @@ impl OnCpu {
             state.activity == Activity::Busy && state.thread != 0 && !state.own
         };
         let before = std::mem::take(&mut self.ours);
+        let mut contained = None;
         let mut by_thread: BTreeMap<u32, SessionKey> = BTreeMap::new();
         for state in sessions.iter().filter(busy) {
             let known = before.get(&state.thread).copied();
-            let find = || self.process.session_thread(state.thread, self.forks);
+            let find = || {
+                if !self.process.in_other_pid_namespace() {
+                    return self.process.session_thread(state.thread, self.forks);
+                }
+                let all = || self.process.session_threads(self.forks);
+                let all = contained.get_or_insert_with(all);
+                all.get(&state.thread).copied()
+            };
             if let Some((pid, tid)) = known.or_else(find) {
                 self.ours.insert(state.thread, (pid, tid));
                 by_thread.insert(tid, state.session);

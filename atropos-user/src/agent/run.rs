@@ -19,7 +19,6 @@ use super::levels::Levels;
 use super::on_cpu::OnCpu;
 use super::probes::Probes;
 use super::resolve::Resolved;
-use super::silent::ended;
 use super::tell::Teller;
 use super::told::Told;
 use super::wakers::Asked;
@@ -242,9 +241,6 @@ impl Watch<'_> {
         // Before the tick, which is the last and drives the decision.
         let tick = inputs.len().saturating_sub(1);
         inputs.splice(tick..tick, on_cpu.map(Input::Usage));
-        let feed = &self.feed;
-        let has_ended = |wait: &_| ended(wait, &view.snapshots, |told| feed.session_told(told));
-        self.probes.forget_waits(now_ns, has_ended);
         for input in &inputs {
             if let Input::Lost(lost) = input {
                 self.teller.lost(lost);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use atropos_common::op::Op;
-use atropos_common::record::{EventRecord, OpenKey, OpenValue, SessionValue};
+use atropos_common::record::{EventRecord, SessionValue};
 
 use super::kept::Kept;
 use super::statement::{digest, fingerprint};
@@ -42,9 +42,15 @@ pub struct Told {
 /// A wait or a hold.
 struct Open {
     session: u64,
-    instance: u64,
     mode: u32,
     since_ns: u64,
+}
+
+/// What is open of one instance.
+#[derive(Default)]
+struct Line {
+    waits: Vec<Open>,
+    holds: Vec<Open>,
 }
 
 impl Told {
@@ -88,19 +94,28 @@ impl Told {
 
     /// One look.
     pub fn look(&mut self, kept: &Kept, now_ns: u64) -> View {
+        let mut open: BTreeMap<u16, BTreeMap<u64, Line>> = BTreeMap::new();
+        for (key, value) in &kept.open {
+            let of_resource = open.entry(key.resource).or_default();
+            let line = of_resource.entry(key.instance).or_default();
+            let side = match key.hold {
+                0 => &mut line.waits,
+                _ => &mut line.holds,
+            };
+            side.push(Open {
+                session: key.session,
+                mode: value.value as u32,
+                since_ns: value.since_ns,
+            });
+        }
         // Of the other kinds nobody holds anything that another waits for.
         let waited_for = |kind: &Kind| matches!(kind, Kind::Lock | Kind::Queue);
         let snapshots: Vec<Snapshot> = (0_u16..)
             .zip(&self.resources)
             .filter(|(_, (kind, _))| waited_for(kind))
             .map(|(index, (kind, name))| {
-                let of = |hold: u8| -> Vec<Open> {
-                    let of = |(key, _): &&(OpenKey, OpenValue)| {
-                        (key.resource, key.hold) == (index, hold)
-                    };
-                    kept.open.iter().filter(of).map(Open::from).collect()
-                };
-                snapshot(ResourceId(index), *kind, name, &of(0), &of(1), now_ns)
+                let lines = open.remove(&index).unwrap_or_default();
+                snapshot(ResourceId(index), *kind, name, &lines, now_ns)
             })
             .collect();
         View {
@@ -155,17 +170,6 @@ impl Told {
     }
 }
 
-impl From<&(OpenKey, OpenValue)> for Open {
-    fn from((key, value): &(OpenKey, OpenValue)) -> Self {
-        Self {
-            session: key.session,
-            instance: key.instance,
-            mode: value.value as u32,
-            since_ns: value.since_ns,
-        }
-    }
-}
-
 fn state(
     session: u64,
     thread: u32,
@@ -190,31 +194,29 @@ fn snapshot(
     resource: ResourceId,
     kind: Kind,
     name: &str,
-    waits: &[Open],
-    holds: &[Open],
+    lines: &BTreeMap<u64, Line>,
     now_ns: u64,
 ) -> Snapshot {
     let mut complete = true;
     let mut listed = Vec::new();
-    let explained = waits
-        .iter()
-        .filter(|wait| is_explained(kind, wait, waits, holds));
-    let explained: Vec<&Open> = explained.collect();
-    for wait in waits {
-        let blockers = blockers(kind, wait, (waits, &explained), holds);
-        complete &= !blockers.is_empty();
-        if !blockers.is_empty() {
-            listed.push(Wait {
-                waiter: SessionKey(wait.session),
-                instance: InstanceKey(wait.instance),
-                mode: wait.mode,
-                since_ns: wait.since_ns.min(now_ns),
-                blockers,
-            });
+    for (instance, line) in lines {
+        let explained = line.waits.iter().filter(|wait| line.explains(kind, wait));
+        let explained: Vec<&Open> = explained.collect();
+        for wait in &line.waits {
+            let blockers = line.blockers(kind, wait, &explained);
+            complete &= !blockers.is_empty();
+            if !blockers.is_empty() {
+                listed.push(Wait {
+                    waiter: SessionKey(wait.session),
+                    instance: InstanceKey(*instance),
+                    mode: wait.mode,
+                    since_ns: wait.since_ns.min(now_ns),
+                    blockers,
+                });
+            }
         }
     }
     let mut instances: Vec<u64> = listed.iter().map(|wait| wait.instance.0).collect();
-    instances.sort_unstable();
     instances.dedup();
     let instances = instances.into_iter().map(|instance| InstanceName {
         instance: InstanceKey(instance),
@@ -234,58 +236,53 @@ fn snapshot(
     }
 }
 
-/// Whether one that has or wants an instance keeps another from having it.
+/// Whether one that has or wants the instance keeps another from having it.
 fn excludes(kind: Kind, other: &Open, wait: &Open) -> bool {
     let together = kind == Kind::Lock && wait.mode == SHARED && other.mode == SHARED;
-    other.instance == wait.instance && other.session != wait.session && !together
+    other.session != wait.session && !together
 }
 
-/// Whether somebody who excludes a waiter has what it waits for, or waits for it longer.
-fn is_explained(kind: Kind, wait: &Open, waits: &[Open], holds: &[Open]) -> bool {
-    let holds = holds.iter().any(|hold| excludes(kind, hold, wait));
-    let came_before = |other: &Open| other.since_ns < wait.since_ns && excludes(kind, other, wait);
-    holds || waits.iter().any(came_before)
-}
+impl Line {
+    /// Whether somebody who excludes a waiter has what it waits for, or waits for it longer.
+    fn explains(&self, kind: Kind, wait: &Open) -> bool {
+        let came_before =
+            |other: &Open| other.since_ns < wait.since_ns && excludes(kind, other, wait);
+        self.holds.iter().any(|hold| excludes(kind, hold, wait))
+            || self.waits.iter().any(came_before)
+    }
 
-/// Everybody who must go before a wait can end: holders; of a lock, also those who wait for it longer. Where nobody holds it in a
-/// mode that excludes the waiter and nobody came before, somebody who queues must be in its way all the same, whatever the order:
-/// a wait is told of a moment before it stands in the line, where another can have passed it. Such a waiter is behind, and so in
-/// nobody's way itself.
-fn blockers(
-    kind: Kind,
-    wait: &Open,
-    (waits, explained): (&[Open], &[&Open]),
-    holds: &[Open],
-) -> Vec<Blocker> {
-    let in_way = |other: &&Open| excludes(kind, other, wait);
-    let blocker = |kind| {
-        move |other: &Open| Blocker {
-            session: SessionKey(other.session),
-            kind,
-            mode: other.mode,
-            since_ns: other.since_ns,
+    /// Everybody who must go before a wait can end: holders; of a lock, also those who wait for it longer. Where nobody holds it
+    /// in a mode that excludes the waiter and nobody came before, somebody who queues must be in its way all the same, whatever
+    /// the order: a wait is told of a moment before it stands in the line, where another can have passed it. Such a waiter is
+    /// not `explained`: it is behind, and so in nobody's way itself.
+    fn blockers(&self, kind: Kind, wait: &Open, explained: &[&Open]) -> Vec<Blocker> {
+        let in_way = |other: &&Open| excludes(kind, other, wait);
+        let blocker = |kind| {
+            move |other: &Open| Blocker {
+                session: SessionKey(other.session),
+                kind,
+                mode: other.mode,
+                since_ns: other.since_ns,
+            }
+        };
+        // Somebody holds what is waited for. If that one is not known, nothing is known of the wait, whoever queues beside it.
+        if self.holds.is_empty() {
+            return Vec::new();
         }
-    };
-    // Somebody holds what is waited for. If that one is not known, nothing is known of the wait, whoever queues beside it.
-    if !holds.iter().any(|hold| hold.instance == wait.instance) {
-        return Vec::new();
+        let holds = self.holds.iter().filter(in_way);
+        let mut blockers: Vec<Blocker> = holds.map(blocker(BlockKind::Granted)).collect();
+        if kind != Kind::Lock {
+            return blockers;
+        }
+        let earlier = explained.iter().copied().filter(in_way);
+        let earlier = earlier.filter(|other| other.since_ns < wait.since_ns);
+        blockers.extend(earlier.map(blocker(BlockKind::Queued)));
+        if blockers.is_empty() {
+            let queued = self.waits.iter().filter(in_way);
+            blockers.extend(queued.map(blocker(BlockKind::Queued)));
+        }
+        blockers
     }
-    let mut blockers: Vec<Blocker> = holds
-        .iter()
-        .filter(in_way)
-        .map(blocker(BlockKind::Granted))
-        .collect();
-    if kind != Kind::Lock {
-        return blockers;
-    }
-    let earlier = explained.iter().copied().filter(in_way);
-    let earlier = earlier.filter(|other| other.since_ns < wait.since_ns);
-    blockers.extend(earlier.map(blocker(BlockKind::Queued)));
-    if blockers.is_empty() {
-        let queued = waits.iter().filter(in_way);
-        blockers.extend(queued.map(blocker(BlockKind::Queued)));
-    }
-    blockers
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use atropos_common::record::{SessionKey as KeptKey, SessionValue};
+use atropos_common::record::{OpenKey, OpenValue, SessionKey as KeptKey, SessionValue};
 
 use super::*;
 use crate::config;

@@ -1,6 +1,6 @@
 //! `atropos run`: attach, watch, and in enforce mode act.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -89,10 +89,12 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Watches the process and, when it restarts and can be found again, its successors.
-async fn run_all(args: RunArgs) -> Result<ExitCode, Failure> {
+async fn run_all(mut args: RunArgs) -> Result<ExitCode, Failure> {
     let slo = parse_slo(&args.slo)
         .map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
     let mut process = args.target.find()?;
+    let recording = args.record.clone();
+    let mut life = 1_u32;
     loop {
         let end = Box::pin(run_one(&args, slo, process)).await?;
         if end == End::Asked {
@@ -105,7 +107,17 @@ async fn run_all(args: RunArgs) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         };
         process = successor;
+        life += 1;
+        // How the life before ended may be what somebody wants to look into.
+        args.record = recording.as_deref().map(|file| of_life(file, life));
     }
+}
+
+/// The file for the recording of a server's second life and those behind it.
+fn of_life(recording: &Path, life: u32) -> PathBuf {
+    let mut name = recording.to_owned().into_os_string();
+    name.push(format!(".{life}"));
+    name.into()
 }
 
 async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Failure> {

@@ -2,8 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use atropos_common::histogram::BUCKETS;
-use atropos_common::limits::{Loss, MAX_SITES, Since, TOTAL_SLOTS};
-use atropos_common::record::Totals;
+use atropos_common::limits::{Loss, MAX_SITES, Since};
 use aya::maps::{Array, Map, MapData, PerCpuArray, PerCpuValues};
 
 /// Counts of one array over all CPUs.
@@ -11,7 +10,6 @@ pub type Latencies = [u64; BUCKETS];
 
 /// The counting maps.
 pub struct Counters {
-    totals: PerCpuArray<MapData, [Totals; TOTAL_SLOTS]>,
     latency: PerCpuArray<MapData, Latencies>,
     hits: PerCpuArray<MapData, [u64; MAX_SITES as usize]>,
     lost: PerCpuArray<MapData, [u64; Loss::COUNT]>,
@@ -21,36 +19,11 @@ pub struct Counters {
 impl Counters {
     pub(super) fn new(mut take: impl FnMut(&'static str) -> Result<Map>) -> Result<Self> {
         Ok(Self {
-            totals: PerCpuArray::try_from(take("TOTALS")?).context("map TOTALS")?,
             latency: PerCpuArray::try_from(take("LATENCY")?).context("map LATENCY")?,
             hits: PerCpuArray::try_from(take("HITS")?).context("map HITS")?,
             lost: PerCpuArray::try_from(take("LOST")?).context("map LOST")?,
             since: Array::try_from(take("SINCE")?).context("map SINCE")?,
         })
-    }
-
-    /// Intervals by resource since the start; the last slot counts requests.
-    pub fn totals(&self) -> Result<[Totals; TOTAL_SLOTS]> {
-        let values = self.totals.get(&0, 0).context("cannot read map TOTALS")?;
-        let mut sum = [Totals::default(); TOTAL_SLOTS];
-        for (to, from) in values
-            .iter()
-            .flat_map(|cpu| cpu.iter())
-            .enumerate()
-            .map(|(i, t)| (i % TOTAL_SLOTS, t))
-        {
-            let Totals {
-                count,
-                sum_ns,
-                unmatched,
-                amount,
-            } = from;
-            sum[to].count += count;
-            sum[to].sum_ns += sum_ns;
-            sum[to].unmatched += unmatched;
-            sum[to].amount += amount;
-        }
-        Ok(sum)
     }
 
     /// Latencies of completed requests by bucket since the start.

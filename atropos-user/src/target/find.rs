@@ -1,6 +1,6 @@
 //! Finding the process: by its executable, by its systemd service, and what may have been meant when there is none.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -126,16 +126,15 @@ fn ancestors(pid: u32, parents: &HashMap<u32, u32>) -> impl Iterator<Item = u32>
 
 /// Descendants of a process, nearest first.
 pub(super) fn descendants(pid: u32, parents: &HashMap<u32, u32>) -> Vec<u32> {
+    let mut children: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for (child, of) in parents.iter().filter(|(child, _)| **child != pid) {
+        children.entry(*of).or_default().insert(*child);
+    }
     let mut found = vec![pid];
     let mut at = 0;
-    while let Some(&parent) = found.get(at) {
-        let mut children: Vec<u32> = parents
-            .iter()
-            .filter(|&(child, &of)| of == parent && !found.contains(child))
-            .map(|(&child, _)| child)
-            .collect();
-        children.sort_unstable();
-        found.extend(children);
+    while let Some(parent) = found.get(at) {
+        // Taken out, each once: reused ids could make a ring of the table.
+        found.extend(children.remove(parent).unwrap_or_default());
         at += 1;
     }
     found.remove(0);

@@ -43,7 +43,8 @@ pub struct Process {
     cmdline: Vec<String>,
     uid: u32,
     other_mount_namespace: bool,
-    other_pid_namespace: bool,
+    /// In how many it has a number: its own is the last of them.
+    pid_namespaces: usize,
 }
 
 impl Process {
@@ -107,7 +108,7 @@ impl Process {
             cmdline: cmdline(pid)?,
             uid: status.euid,
             other_mount_namespace: other_namespace(pid, "mnt")?,
-            other_pid_namespace: status.nspid.is_some_and(|ids| ids.len() > 1),
+            pid_namespaces: status.nspid.map_or(1, |ids| ids.len()),
         };
         if process.still_same() {
             Ok(process)
@@ -156,7 +157,7 @@ impl Process {
 
     /// Whether it sees other process and thread ids than we do.
     pub fn in_other_pid_namespace(&self) -> bool {
-        self.other_pid_namespace
+        self.pid_namespaces > 1
     }
 
     /// Its root directory, as a path for us.

@@ -3,6 +3,7 @@
 //! The target's memory, its commands and everything that the agent tells of its sessions go by the target's numbers; `/proc`,
 //! signals and the kernel go by ours.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::linux::fs::MetadataExt as _;
 
@@ -33,7 +34,7 @@ impl Process {
     /// # Errors
     /// When the process is gone.
     pub fn pid_namespace(&self) -> Result<Option<PidNamespace>, TargetError> {
-        if !self.other_pid_namespace {
+        if !self.in_other_pid_namespace() {
             return Ok(None);
         }
         namespace_of(&self.pid.to_string())
@@ -43,7 +44,7 @@ impl Process {
 
     /// Our number of the thread or of the descendant that it calls so; `None` if there is none (any more).
     pub fn ours(&self, in_target: u32) -> Option<u32> {
-        if !self.other_pid_namespace {
+        if !self.in_other_pid_namespace() {
             return Some(in_target);
         }
         let threads = self.thread_ids().unwrap_or_default();
@@ -57,6 +58,18 @@ impl Process {
         Some((if forks { tid } else { self.pid }, tid))
     }
 
+    /// The same of all its threads at once (`forks`: of all its processes), by what it calls them: one look at the machine, where
+    /// [`Self::session_thread`] takes one for each.
+    pub fn session_threads(&self, forks: bool) -> BTreeMap<u32, (u32, u32)> {
+        let ours = if forks {
+            self.descendants()
+        } else {
+            self.thread_ids().unwrap_or_default()
+        };
+        let thread = |tid| Some((self.theirs(tid)?, (if forks { tid } else { self.pid }, tid)));
+        ours.into_iter().filter_map(thread).collect()
+    }
+
     /// The one of these (our numbers of its threads or descendants) that it calls so.
     pub(super) fn called(&self, ours: &[u32], in_target: u32) -> Option<u32> {
         let is_meant = |id: &u32| self.theirs(*id) == Some(in_target);
@@ -65,12 +78,12 @@ impl Process {
 
     /// What it calls a thread or a descendant of its own that we call so; `None` if that is gone.
     pub fn theirs(&self, ours: u32) -> Option<u32> {
-        if !self.other_pid_namespace {
+        if !self.in_other_pid_namespace() {
             return Some(ours);
         }
-        let ids = |id: u32| proc_of(id).ok()?.status().ok()?.nspid;
         // A descendant may count in a deeper namespace still.
-        let depth = ids(self.pid)?.len().checked_sub(1)?;
-        ids(ours)?.get(depth).map(|id| id.cast_unsigned())
+        let ids = proc_of(ours).ok()?.status().ok()?.nspid?;
+        ids.get(self.pid_namespaces - 1)
+            .map(|id| id.cast_unsigned())
     }
 }

@@ -232,7 +232,8 @@ async fn a_server_that_restarts_is_followed_when_it_was_named_by_its_program() {
         return;
     };
     let exe = program.display().to_string();
-    let mut agent = Agent::start(&["--exe", &exe]);
+    let recording = folder.path().join("rec").display().to_string();
+    let mut agent = Agent::start(&["--exe", &exe, "--record", &recording]);
     let attached = agent.wait_for("attached", |line| line["event"] == "attached");
     assert_eq!(attached["pid"], server.pid);
     server.crash();
@@ -243,6 +244,10 @@ async fn a_server_that_restarts_is_followed_when_it_was_named_by_its_program() {
         line["event"] == "attached" && line["pid"] == again
     });
     assert!(agent.stop().success());
+    for recording in [recording.clone(), format!("{recording}.2")] {
+        let replayed = atropos().args(["replay", &recording]).output().unwrap();
+        assert!(replayed.status.success(), "{recording}: {replayed:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,8 +4,6 @@ use atropos::agent::kept::Kept;
 use atropos::agent::probes::Probes;
 use atropos::agent::resolve::Resolved;
 use atropos::agent::run::TICK;
-use atropos::agent::silent::ended;
-use atropos::agent::watch::Watcher;
 use atropos::engine::record::Level;
 use atropos::governor::Budget;
 
@@ -16,8 +14,6 @@ use crate::scene::{preset, resolve};
 /// The probes, and what they have told so far.
 pub(crate) struct Probed {
     probes: Probes,
-    resolved: Resolved,
-    watcher: Watcher,
     /// Requests whose end was seen after their begin.
     pub(crate) request_count: u64,
     /// Things that could not be kept.
@@ -41,12 +37,8 @@ pub(crate) fn everything(server: &Postgres) -> (Probes, Resolved) {
 impl Probed {
     /// Attaches all of them.
     pub(crate) fn attach(server: &Postgres) -> Self {
-        let (probes, resolved) = everything(server);
-        let watcher = resolved.watcher().unwrap();
         Self {
-            probes,
-            resolved,
-            watcher,
+            probes: everything(server).0,
             request_count: 0,
             lost_count: 0,
         }
@@ -57,18 +49,6 @@ impl Probed {
         let harvest = self.probes.harvest(clock_ns()).unwrap();
         self.lost_count += harvest.lost;
         self.request_count += harvest.latency.iter().map(|(_, count)| count).sum::<u64>();
-    }
-
-    /// Looks at who waits, and forgets waits that ended without a word.
-    fn look(&mut self) {
-        let now_ns = clock_ns();
-        let view = self.watcher.look(&self.resolved.memory, now_ns, &[]);
-        let ended = |wait: &_| {
-            ended(wait, &view.snapshots, |told| {
-                self.watcher.session_told(told)
-            })
-        };
-        self.probes.forget_waits(now_ns, ended);
     }
 
     /// What the kernel half keeps.
@@ -94,7 +74,6 @@ impl Probed {
         let deadline = Deadline::new();
         loop {
             self.harvest();
-            self.look();
             let kept = self.kept();
             if expected(&kept) {
                 return;

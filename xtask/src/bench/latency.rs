@@ -40,20 +40,22 @@ const SEED: u64 = 20_251_130;
 /// Connections of the load: few, since time that a request waits for a processor before the server reads it is seen by the load
 /// alone. For the same reason there is no rate: sysbench counts the wait for its own plan as latency.
 const CONNECTIONS: u32 = 2;
-/// A statement of a millisecond or more, for pgbench.
-const RANGE: &str = "\\set a random(1, 1900000)\nSELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :a AND :a + 10000;\n";
+/// A statement that takes as long as it is given rows, for pgbench.
+const RANGE: &str = "\\set a random(1, 1900000)\n\\set b :a + :rows\nSELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :a AND :b;\n";
 
 /// Loads of one statement an event, so that both sides mean the same by a request: the shortest there is, of which the way to the
-/// server and back is a large part, and one of a millisecond or more.
-const LOADS: [(Kind, &str, &[&str]); 4] = [
+/// server and back is a large part, one of a millisecond or two, and one of several whose answer is a single row.
+const LOADS: [(Kind, &str, &[&str]); 6] = [
     (Kind::Mariadb, "oltp_point_select", &[]),
     (
         Kind::Mariadb,
         "select_random_points",
         &["--random-points=300"],
     ),
+    (Kind::Mariadb, "select_random_ranges", &["--delta=1000"]),
     (Kind::Postgresql, "select-only", &[]),
-    (Kind::Postgresql, "range", &[]),
+    (Kind::Postgresql, "range", &["--define=rows=10000"]),
+    (Kind::Postgresql, "range", &["--define=rows=50000"]),
 ];
 
 /// The verb `bench latency`.
@@ -154,6 +156,7 @@ impl Latency {
                 per_s: 0,
                 log: None,
             };
+            let label = [&[*name], *options].concat().join(" ");
             let mut sources: Vec<Source> = Source::value_variants().to_vec();
             sources.retain(|source| *source != Source::Sockets || stage.bpftrace.is_some());
             let mut dice = Dice::new(SEED);
@@ -163,11 +166,11 @@ impl Latency {
                 dice.shuffle(&mut sources);
                 for source in &sources {
                     let sample = stage.sample(&load, number, *source).await?;
-                    println!("{name} {number:>3} {source:?}: {sample}");
+                    println!("{label} {number:>3} {source:?}: {sample}");
                     samples.push(sample);
                 }
             }
-            cases.push(Case::new(name, samples));
+            cases.push(Case::new(&label, samples));
         }
         Ok(())
     }

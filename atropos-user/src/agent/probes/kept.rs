@@ -1,7 +1,9 @@
 //! What the kernel half keeps between passings: requests, waits and holds, and what of it has ended without a word.
 
+use std::collections::BTreeSet;
+
 use atropos_common::op::Op;
-use atropos_common::record::{OpenKey, OpenValue, SessionKey};
+use atropos_common::record::SessionKey;
 
 use super::Probes;
 use super::plan::Keeps;
@@ -10,33 +12,21 @@ use crate::engine::input::{Activity, ResourceId};
 use crate::engine::record::Task;
 use crate::kernel::{Decoded, Kernel};
 
-/// How often waits that have ended without a word are looked for.
-pub(super) const SWEEP_EVERY_NS: u64 = 5_000_000_000;
-
 impl Probes {
     /// A session that said that it is gone has let go of everything.
     pub(super) fn close_ended(&mut self, events: &[Decoded]) {
-        let ended: Vec<SessionKey> = events
+        let ended: BTreeSet<(u64, u32)> = events
             .iter()
             .filter(|decoded| decoded.op == Op::SessionEnd)
-            .map(|decoded| SessionKey {
-                session: decoded.record.session,
-                pid: decoded.record.pid,
-                reserved: 0,
-            })
+            .map(|decoded| (decoded.record.session, decoded.record.pid))
             .collect();
         if ended.is_empty() {
             return;
         }
-        let is_gone = |session, pid| {
-            ended
-                .iter()
-                .any(|gone| (gone.session, gone.pid) == (session, pid))
-        };
         self.kernel
-            .close_open(|(key, _)| is_gone(key.session, key.pid));
+            .close_open(|(key, _)| ended.contains(&(key.session, key.pid)));
         self.kernel
-            .close_uses(|(key, _)| is_gone(key.session, key.pid));
+            .close_uses(|(key, _)| ended.contains(&(key.session, key.pid)));
     }
 
     /// What sessions use of resources whose probes are attached; nothing is read where none are.
@@ -88,14 +78,6 @@ impl Probes {
         held.map(|(_, value)| value.since_ns)
             .min()
             .ok_or_else(|| format!("session {id} holds nothing any more"))
-    }
-
-    /// Forgets waits that the kernel half has open although they have ended, now and then.
-    pub fn forget_waits(&mut self, now_ns: u64, has_ended: impl Fn(&(OpenKey, OpenValue)) -> bool) {
-        if now_ns >= self.next_sweep_ns {
-            self.next_sweep_ns = now_ns + SWEEP_EVERY_NS;
-            self.kernel.close_open(has_ended);
-        }
     }
 
     /// What the kernel half keeps at this moment.

@@ -36,7 +36,7 @@ use crate::kernel::{
 use crate::target::{Process, we_count_as_the_kernel};
 use cpu::CpuMeter;
 use fitted::Fitted;
-use kept::{SWEEP_EVERY_NS, close_unseen};
+use kept::close_unseen;
 use plan::{cookie, plan};
 pub use readings::ProbeReading;
 use tally::Tally;
@@ -88,7 +88,6 @@ pub struct Probes {
     fired_ns: Vec<Option<u64>>,
     unreadable: Vec<u64>,
     tally: Tally,
-    next_sweep_ns: u64,
     harvested_ns: u64,
     latency_before: Box<Latencies>,
     lost_before: u64,
@@ -134,7 +133,6 @@ impl Probes {
             fired_ns: vec![None; MAX_SITES as usize],
             unreadable: vec![0; MAX_SITES as usize],
             tally: Tally::new(unit_count),
-            next_sweep_ns: now_ns + SWEEP_EVERY_NS,
             harvested_ns: now_ns,
             latency_before: Box::new([0; BUCKETS]),
             lost_before: 0,

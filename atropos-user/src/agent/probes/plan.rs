@@ -21,6 +21,8 @@ pub(super) struct Planned {
     pub(super) file: HeldPath,
     pub(super) site: PlacedSite,
     pub(super) work: Work,
+    /// Its waits and holds are read out of the kernel half: an application that tells by marks shows them nowhere else.
+    pub(super) keeps: bool,
 }
 
 impl Planned {
@@ -37,12 +39,13 @@ impl Planned {
 
     /// What the site means, with its flags.
     pub(super) fn spec(&self) -> SiteSpec {
-        let flags = match self.work {
+        let sends = match self.work {
             Work::Counted => 0,
             Work::Sent => SiteSpec::EMIT,
         };
+        let keeps = if self.keeps { SiteSpec::KEEP } else { 0 };
         SiteSpec {
-            flags,
+            flags: sends | keeps,
             ..self.site.spec
         }
     }
@@ -106,10 +109,7 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
             join(&mut planned.unit, probe);
             planned
         } else {
-            let mut unit = alone(probe, bond, marks);
-            // What an application runs is known by its marks alone: a part of them would tell of tasks that have ended.
-            unit.unit.divisible &= !resolved.preset.matching.marks;
-            units.push((bond, unit));
+            units.push((bond, alone(probe, bond, marks)));
             &mut units.last_mut().context("a unit was just added")?.1
         };
         for site in &place.sites {
@@ -119,6 +119,7 @@ pub(super) fn plan(resolved: &Resolved) -> Result<Vec<PlannedUnit>> {
                 file: resolved.held.path(&place.file),
                 site: site.clone(),
                 work: work(probe.op, marks),
+                keeps: marks,
             });
             taken += 1;
         }
@@ -162,12 +163,13 @@ fn alone(probe: &Probe, bond: Bond, marks: bool) -> PlannedUnit {
             value: probe.priority,
             hot: probe.hot,
             sample: probe.sample,
-            // Where an application tells by marks, they are all that is known of its tasks.
-            divisible: (times_requests && !marks) || probe.op == Op::Progress,
+            // What an application runs is known by its marks alone: a part of them would tell of tasks that have ended.
+            divisible: !marks && (times_requests || probe.op == Op::Progress),
         },
         times_requests,
         sums_use: matches!(bond, Bond::Units(_)),
         keeps: match bond {
+            _ if !marks => None,
             Bond::Waits(resource) => Some(Keeps {
                 resource,
                 holds: false,

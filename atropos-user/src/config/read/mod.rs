@@ -28,7 +28,7 @@ const MAX_MODES: usize = 32;
 /// Longest list that a config can ask for.
 const MAX_LIST: i64 = 100_000;
 
-/// Most resources: the kernel half keeps counters for each.
+/// Most resources: more than any preset has use for, and few enough to be judged at every tick.
 const MAX_RESOURCES: usize = 64;
 
 /// Kinds of resource.
