@@ -89,7 +89,7 @@ pub struct SessionKey {
 pub struct SessionValue {
     /// When the request in progress began; 0 while the session is between requests.
     pub begin_ns: u64,
-    /// Number of requests begun so far.
+    /// Number of the request: one more than that of the session's request before; that of the first comes from the clock.
     pub generation: u32,
     /// Thread that began it.
     pub tid: u32,

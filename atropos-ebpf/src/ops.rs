@@ -142,7 +142,7 @@ fn request_begin(pass: &Pass, key: &SessionKey) -> u32 {
     }
     let first = SessionValue {
         begin_ns: pass.at_ns,
-        generation: 1,
+        generation: first_generation(pass.at_ns),
         tid: pass.tid,
         done: 0,
         work: 0,
@@ -151,7 +151,14 @@ fn request_begin(pass: &Pass, key: &SessionKey) -> u32 {
         counters::lost(Loss::Sessions);
         return 0;
     }
-    1
+    first.generation
+}
+
+/// Number of the first request that is seen of a session: microseconds, so that it is none that another session had which was
+/// called the same and is gone. They come again after 73 minutes, and are never 0, which is no number.
+#[inline(always)]
+fn first_generation(at_ns: u64) -> u32 {
+    (at_ns >> 10) as u32 | 1
 }
 
 /// A request is over: its latency counts if its begin was seen in the current sample.

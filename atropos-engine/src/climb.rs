@@ -35,7 +35,7 @@ impl Engine {
                 Step::Finish(result) => {
                     out.push(self.outcome(&flying, result));
                     match result {
-                        OutcomeKind::GoneOn => self.guard.slipped(&flying.order, now_ns),
+                        OutcomeKind::GoneOn => self.guard.slipped(&flying, now_ns),
                         OutcomeKind::Released if flying.is_accepted() => {
                             self.requeue.ended(&self.settings, &flying, now_ns);
                         }

@@ -288,6 +288,7 @@ fn what_was_refused_or_not_sent_is_not_tried_again_and_what_was_missed_is() {
         (OrderResult::Refused("no".to_owned()), 1),
         (OrderResult::NotSent, 1),
         (OrderResult::Missed, 2),
+        (OrderResult::Unsent("not connected".to_owned()), 2),
     ] {
         let mut world = World::new(settings());
         world.run(2, &[idle(1)], &[beyond(1, 500, 5000)]);

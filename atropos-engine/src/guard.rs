@@ -8,6 +8,7 @@ use super::gain::Scored;
 use super::graph::Node;
 use super::input::{Activity, Evidence, SessionKey, SessionState};
 use super::ledger::Ledger;
+use super::pacing::Flying;
 use super::record::{Order, PassedOver, Task};
 use super::settings::{Class, Rung, Settings};
 
@@ -37,7 +38,17 @@ struct Slip {
     at_ns: u64,
     session: SessionKey,
     id: u64,
+    transaction_since_ns: Option<u64>,
     rung: u8,
+}
+
+impl Slip {
+    /// Whether a session is that one, and not somebody else whom a pooler has given its connection since.
+    fn is_of(&self, state: &SessionState) -> bool {
+        let transactions = self.transaction_since_ns.zip(state.transaction_since_ns);
+        (self.session, self.id) == (state.session, state.id)
+            && transactions.is_none_or(|(then, now)| then == now)
+    }
 }
 
 impl Guard {
@@ -53,9 +64,9 @@ impl Guard {
     }
 
     /// The order reached nobody: the work may be ended after all.
-    pub(super) fn missed(&mut self, order: &Order, now_ns: u64) {
-        self.again.missed(order.order);
-        self.slipped(order, now_ns);
+    pub(super) fn missed(&mut self, flying: &Flying, now_ns: u64) {
+        self.again.missed(flying.order.order);
+        self.slipped(flying, now_ns);
     }
 
     /// No order could leave, whoever it names: this one counts for nothing, and it is tried again after a pause.
@@ -70,14 +81,15 @@ impl Guard {
 
     /// The request that an order named is over. A session that is still in the way, with one short request after the other, is
     /// met by the next rung.
-    pub(super) fn slipped(&mut self, order: &Order, now_ns: u64) {
-        let Task { session, id, .. } = order.task;
+    pub(super) fn slipped(&mut self, flying: &Flying, now_ns: u64) {
+        let Task { session, id, .. } = flying.order.task;
         self.slipped.retain(|slip| slip.session != session);
         self.slipped.push(Slip {
             at_ns: now_ns,
             session,
             id,
-            rung: order.rung,
+            transaction_since_ns: flying.transaction_since_ns,
+            rung: flying.order.rung,
         });
     }
 
@@ -87,10 +99,7 @@ impl Guard {
         settings: &'a Settings,
         state: &SessionState,
     ) -> Option<(u8, &'a Rung)> {
-        let slipped = self
-            .slipped
-            .iter()
-            .find(|slip| slip.session == state.session && slip.id == state.id);
+        let slipped = self.slipped.iter().find(|slip| slip.is_of(state));
         rung(settings, state.activity, slipped.map(|slip| slip.rung))
     }
 

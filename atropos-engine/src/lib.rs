@@ -259,18 +259,25 @@ impl Engine {
         let Some(result) = flying.report(&self.settings, report) else {
             return;
         };
-        let order = flying.order.clone();
         out.push(Effect::Outcome(flying.outcome(&self.ledger, result)));
+        let flying = self.flying.remove(at);
+        let (order, now_ns) = (&flying.order, self.ledger.now_ns);
         match result {
+            // By the rung before.
+            OutcomeKind::Missed if flying.was_accepted() => {
+                self.requeue.ended(&self.settings, &flying, now_ns);
+            }
             OutcomeKind::Missed => {
-                self.guard.missed(&order, self.ledger.now_ns);
+                self.guard.missed(&flying, now_ns);
                 self.excesses.missed(order.task.session);
             }
-            OutcomeKind::Refused => self.guard.refused(&order),
-            OutcomeKind::Unsent => self.guard.unsent(&order, self.ledger.now_ns),
-            _ => self.advised.push(order.task),
+            OutcomeKind::Refused => self.guard.refused(order),
+            OutcomeKind::Unsent => {
+                self.guard.unsent(order, now_ns);
+                self.excesses.missed(order.task.session);
+            }
+            _ => self.advised.push(flying.order.task),
         }
-        self.flying.remove(at);
     }
 }
 

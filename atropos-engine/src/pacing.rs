@@ -33,12 +33,16 @@ pub(super) struct Flying {
     /// How long the task had worked, for what undoing it may take; 0 if there is nothing to undo.
     undo_ns: u64,
     accepted_ns: Option<u64>,
+    /// The target has taken the command of a rung before.
+    accepted_before: bool,
     released_ns: Option<u64>,
     /// The release was confirmed at a tick.
     settled: bool,
     rolling_back: bool,
     /// Start of the request or of the idle time that it named.
     began_ns: u64,
+    /// Start of the transaction that its session was in, if that is known.
+    pub(super) transaction_since_ns: Option<u64>,
     /// Since when that request has been over while what it held stays held.
     spent_ns: Option<u64>,
     /// Since when a further rung has been due that may not be taken, and why.
@@ -101,6 +105,7 @@ impl Flying {
             .saturating_add(deadline_of(settings, order.rung));
         Self {
             began_ns: began_ns(ledger, target),
+            transaction_since_ns: transaction(ledger, target).and_then(|(_, since_ns)| since_ns),
             blamed: Blamed::at_order(ledger, target, used),
             until_gone: transaction(ledger, target).filter(|_| until_gone),
             order,
@@ -109,6 +114,7 @@ impl Flying {
             blocked,
             undo_ns,
             accepted_ns: None,
+            accepted_before: false,
             released_ns: None,
             settled: false,
             rolling_back: false,
@@ -127,12 +133,17 @@ impl Flying {
             .at_ns
             .saturating_add(deadline_of(settings, order.rung));
         self.order = order;
-        self.accepted_ns = None;
+        self.accepted_before |= self.accepted_ns.take().is_some();
     }
 
     /// The target has taken the command.
     pub(super) fn is_accepted(&self) -> bool {
         self.accepted_ns.is_some()
+    }
+
+    /// The target had taken the command of a rung before this one.
+    pub(super) fn was_accepted(&self) -> bool {
+        self.accepted_before
     }
 
     /// Takes a report in; the outcome if it is final.

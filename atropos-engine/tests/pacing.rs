@@ -229,6 +229,26 @@ fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_n
 }
 
 #[test]
+fn whoever_comes_next_on_the_connection_of_one_that_slipped_away_is_met_by_the_first_rung() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    world.begin(1, None, "insert one row");
+    world.lock(1, T, EXCLUSIVE);
+    world.obey = Obey::Miss;
+    for request in 0..200 {
+        world.edit(1, |state| {
+            state.request = 1_000_000 + request;
+            state.transaction_since_ns = Some(request);
+        });
+        world.run(10);
+    }
+    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
+    assert!(rungs.len() > 1, "it was in the way again and again");
+    assert!(rungs.iter().all(|rung| *rung == 0), "{rungs:?}");
+}
+
+#[test]
 fn waiters_that_give_up_and_come_back_are_no_release() {
     let mut world = m01(settings(), 4000);
     world.obey = Obey::Ignore;

@@ -3,7 +3,7 @@
 mod kit;
 
 use atropos_engine::Settings;
-use atropos_engine::record::{Advice, AdviceKind, Effect};
+use atropos_engine::record::{Advice, AdviceKind, Effect, OutcomeKind};
 use atropos_engine::settings::{Background, Mode};
 use kit::{BACKUP, EXCLUSIVE, MS, OTHER, Obey, T, WRITE, World, m01, settings};
 
@@ -63,6 +63,26 @@ fn it_is_to_be_run_again_when_what_it_kept_from_others_has_been_free_for_two_sec
     );
     world.run(20_000);
     assert_eq!(kinds(&world).len(), 1, "it is said once");
+}
+
+#[test]
+fn what_a_rung_has_ended_is_not_forgotten_since_the_next_one_came_too_late() {
+    let mut world = World::new(settings());
+    world.victims(100, 24, T, 80);
+    world.run(3000);
+    take(&mut world, 1, None, T);
+    world.obey = Obey::Ignore;
+    while world.orders().is_empty() {
+        world.run(10);
+    }
+    world.obey = Obey::Miss;
+    while world.orders().len() < 2 {
+        world.run(10);
+    }
+    world.end(1);
+    assert_eq!(world.outcome_kinds(), [OutcomeKind::Missed]);
+    world.run(3500);
+    assert_eq!(kinds(&world), [(2, AdviceKind::Retry)]);
 }
 
 #[test]

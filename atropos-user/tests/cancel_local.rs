@@ -74,6 +74,25 @@ async fn enforce_sends_and_reports_with_both_times() {
 }
 
 #[tokio::test]
+async fn an_order_that_could_not_leave_before_its_deadline_is_not_sent() {
+    let late = |deadline_ns| {
+        Ladder::new(Fake::default(), Mode::Enforce, || 1_000).with_deadlines(vec![deadline_ns])
+    };
+    let mut order = order();
+    (order.rung, order.at_ns) = (0, 400);
+    let mut ladder = late(600);
+    let sent = ladder.carry_out(order.clone()).await;
+    assert!(
+        matches!(sent.answer.result, OrderResult::Unsent(_)),
+        "{sent:?}"
+    );
+    assert!(ladder.initiator().sent.is_empty());
+    let mut ladder = late(601);
+    ladder.carry_out(order).await;
+    assert_eq!(ladder.initiator().sent, [(0, 42)]);
+}
+
+#[tokio::test]
 async fn observe_and_dry_run_write_the_command_and_send_nothing() {
     for mode in [Mode::Observe, Mode::DryRun] {
         let mut ladder = Ladder::new(Fake::default(), mode, ticking);
@@ -118,10 +137,9 @@ async fn outcome(text: &str) -> Answer {
     let rung = ExecRung::new(
         script(directory.path(), text),
         vec!["{id}".into(), "{thread}".into(), "{request}".into()],
+        PATIENCE,
     );
-    Exec::new(vec![rung.unwrap()], PATIENCE)
-        .send(0, &task(42))
-        .await
+    Exec::new(vec![rung.unwrap()]).send(0, &task(42)).await
 }
 
 #[tokio::test]
@@ -160,15 +178,20 @@ async fn a_program_gets_the_task_as_arguments_and_an_empty_environment() {
 async fn arguments_are_never_given_to_a_shell() {
     let directory = programs();
     let path = script(directory.path(), "[ \"$1\" = '; exit 9; $(id)' ]");
-    let rung = ExecRung::new(&path, vec!["; exit 9; $(id)".into(), "{id}".into()]).unwrap();
-    let mut exec = Exec::new(vec![rung], PATIENCE);
+    let rung = ExecRung::new(
+        &path,
+        vec!["; exit 9; $(id)".into(), "{id}".into()],
+        PATIENCE,
+    )
+    .unwrap();
+    let mut exec = Exec::new(vec![rung]);
     assert_eq!(
         exec.describe(0, &task(42)),
         format!("{} ; exit 9; $(id) 42", path.display())
     );
     assert_eq!(exec.send(0, &task(42)).await, Answer::accepted());
     assert!(
-        ExecRung::new(&path, vec!["--id={id}".into()])
+        ExecRung::new(&path, vec!["--id={id}".into()], PATIENCE)
             .unwrap_err()
             .contains("argument of their own")
     );
@@ -179,8 +202,8 @@ async fn a_program_that_hangs_is_killed_and_nobody_knows_what_came_of_it() {
     let directory = programs();
     // It stops itself, so that its command line goes on to name it.
     let path = script(directory.path(), "kill -STOP $$");
-    let rung = ExecRung::new(&path, vec![]).unwrap();
-    let mut exec = Exec::new(vec![rung], Duration::from_secs(1));
+    let rung = ExecRung::new(&path, vec![], Duration::from_secs(1)).unwrap();
+    let mut exec = Exec::new(vec![rung]);
     let answer = tokio::time::timeout(PATIENCE, exec.send(0, &task(42))).await;
     let answer = answer.expect("a program that hangs is given up");
     assert!(
@@ -208,14 +231,14 @@ fn runs(program: &Path) -> bool {
 async fn a_program_that_others_could_change_is_not_run_neither_at_the_start_nor_later() {
     let directory = programs();
     let path = script(directory.path(), "exit 0");
-    let rung = ExecRung::new(&path, vec![]).unwrap();
+    let rung = ExecRung::new(&path, vec![], PATIENCE).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o722)).unwrap();
     assert!(
-        ExecRung::new(&path, vec![])
+        ExecRung::new(&path, vec![], PATIENCE)
             .unwrap_err()
             .contains("written by others")
     );
-    let mut exec = Exec::new(vec![rung], PATIENCE);
+    let mut exec = Exec::new(vec![rung]);
     assert!(matches!(
         exec.send(0, &task(42)).await.result,
         OrderResult::Refused(_)
@@ -225,16 +248,16 @@ async fn a_program_that_others_could_change_is_not_run_neither_at_the_start_nor_
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
     assert!(
-        ExecRung::new(&path, vec![]).is_err(),
+        ExecRung::new(&path, vec![], PATIENCE).is_err(),
         "its directory could be used to exchange it"
     );
     assert!(
-        ExecRung::new("end-task", vec![])
+        ExecRung::new("end-task", vec![], PATIENCE)
             .unwrap_err()
             .contains("absolute path")
     );
     assert!(
-        ExecRung::new("/nonexistent/end-task", vec![])
+        ExecRung::new("/nonexistent/end-task", vec![], PATIENCE)
             .unwrap_err()
             .contains("cannot use")
     );

@@ -330,10 +330,11 @@ fn exec(cancel: &Cancel) -> Result<AnyInitiator> {
         if let Command::Exec { argv } = &rung.command
             && let [program, arguments @ ..] = argv.as_slice()
         {
-            rungs.push(
-                ExecRung::new(program, arguments.to_vec()).map_err(|reason| anyhow!(reason))?,
-            );
+            // Behind its deadline the order counts as come to nothing: nothing of it may be under way then.
+            let limit = rung.deadline.min(EXEC_LIMIT);
+            let rung = ExecRung::new(program, arguments.to_vec(), limit);
+            rungs.push(rung.map_err(|reason| anyhow!(reason))?);
         }
     }
-    Ok(AnyInitiator::Exec(Box::new(Exec::new(rungs, EXEC_LIMIT))))
+    Ok(AnyInitiator::Exec(Box::new(Exec::new(rungs))))
 }

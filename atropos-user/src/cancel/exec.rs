@@ -29,12 +29,17 @@ const COMPLAINT_CHARS: usize = 200;
 pub struct ExecRung {
     program: PathBuf,
     arguments: Vec<String>,
+    limit: Duration,
 }
 
 impl ExecRung {
     /// Checks that the program is an absolute path that only root or this user could have put there. `{id}`, `{thread}`
-    /// and `{request}` are replaced where they stand as a whole argument.
-    pub fn new(program: impl Into<PathBuf>, arguments: Vec<String>) -> Result<Self, String> {
+    /// and `{request}` are replaced where they stand as a whole argument. Beyond `limit` it is killed.
+    pub fn new(
+        program: impl Into<PathBuf>,
+        arguments: Vec<String>,
+        limit: Duration,
+    ) -> Result<Self, String> {
         let program = program.into();
         for argument in &arguments {
             let whole = matches!(argument.as_str(), "{id}" | "{thread}" | "{request}");
@@ -45,7 +50,11 @@ impl ExecRung {
             }
         }
         trusted(&program)?;
-        Ok(Self { program, arguments })
+        Ok(Self {
+            program,
+            arguments,
+            limit,
+        })
     }
 }
 
@@ -105,13 +114,12 @@ fn trusted(program: &Path) -> Result<PathBuf, String> {
 #[derive(Clone, Debug)]
 pub struct Exec {
     rungs: Vec<ExecRung>,
-    limit: Duration,
 }
 
 impl Exec {
-    /// With a hard limit for each run; a program that takes longer is killed.
-    pub fn new(rungs: Vec<ExecRung>, limit: Duration) -> Self {
-        Self { rungs, limit }
+    /// With a program for each rung.
+    pub fn new(rungs: Vec<ExecRung>) -> Self {
+        Self { rungs }
     }
 
     async fn run(&self, rung: &ExecRung, task: &Task) -> Answer {
@@ -131,13 +139,13 @@ impl Exec {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let shown = rung.program.display();
-        match timeout(self.limit, command.output()).await {
+        match timeout(rung.limit, command.output()).await {
             Ok(Ok(output)) => judge(&shown.to_string(), &output),
             Ok(Err(error)) => Answer::refused(format!("cannot run {shown}: {error}")),
             // What it had begun may still take its way.
             Err(_) => Answer::unknown(format!(
                 "{shown} gave no answer within {} ms and was killed",
-                self.limit.as_millis()
+                rung.limit.as_millis()
             )),
         }
     }

@@ -41,6 +41,8 @@ impl SentOrder {
 pub struct Ladder<I> {
     initiator: I,
     exact: Option<Exact>,
+    /// For how long an order of each rung counts as under way; none, if nobody minds.
+    deadlines_ns: Vec<u64>,
     mode: Mode,
     clock: Clock,
 }
@@ -51,6 +53,7 @@ impl<I: Initiator> Ladder<I> {
         Self {
             initiator,
             exact: None,
+            deadlines_ns: Vec::new(),
             mode,
             clock,
         }
@@ -60,6 +63,16 @@ impl<I: Initiator> Ladder<I> {
     #[must_use]
     pub fn with_exact(self, exact: Option<Exact>) -> Self {
         Self { exact, ..self }
+    }
+
+    /// The same, with the deadline of each rung: an order that could not leave until then is not sent, since whoever gave it has
+    /// given it up.
+    #[must_use]
+    pub fn with_deadlines(self, deadlines_ns: Vec<u64>) -> Self {
+        Self {
+            deadlines_ns,
+            ..self
+        }
     }
 
     /// Gives the exact way its desk.
@@ -79,6 +92,9 @@ impl<I: Initiator> Ladder<I> {
         let command = self.command(&order);
         let sent_at_ns = (self.clock)();
         let answer = match self.mode {
+            Mode::Enforce if self.is_late(&order, sent_at_ns) => {
+                Answer::unsent("the way to the target was not free before the order's deadline")
+            }
             Mode::Enforce => self.send(&order).await,
             Mode::Observe => Answer::not_sent("mode is observe"),
             Mode::DryRun => Answer::not_sent("mode is dry-run"),
@@ -90,6 +106,11 @@ impl<I: Initiator> Ladder<I> {
             answered_at_ns: (self.clock)(),
             answer,
         }
+    }
+
+    fn is_late(&self, order: &Order, now_ns: u64) -> bool {
+        let deadline_ns = self.deadlines_ns.get(usize::from(order.rung));
+        deadline_ns.is_some_and(|deadline_ns| now_ns.saturating_sub(order.at_ns) >= *deadline_ns)
     }
 
     async fn send(&mut self, order: &Order) -> Answer {

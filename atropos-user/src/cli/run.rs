@@ -16,7 +16,7 @@ use crate::agent::resolve::Resolved;
 use crate::agent::run::{End, RunError, StopSignals, run as watch};
 use crate::agent::tell::Teller;
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder};
-use crate::config::parse_slo;
+use crate::config::{Rung, parse_slo};
 use crate::engine::settings::{Mode, Settings, Slo};
 use crate::journal::{Audit, AuditClock, Recorder, Run};
 use crate::target::Process;
@@ -227,5 +227,13 @@ async fn ladder(args: &RunArgs, resolved: &Resolved) -> Result<Ladder<AnyInitiat
         initiator.check_permission().await.map_err(refused)?;
     }
     let exact = initiator::exact(resolved);
-    Ok(Ladder::new(initiator, args.mode(), clock::monotonic_ns).with_exact(exact))
+    let rungs = resolved
+        .preset
+        .cancel
+        .iter()
+        .flat_map(|cancel| &cancel.rungs);
+    let deadline_ns = |rung: &Rung| u64::try_from(rung.deadline.as_nanos()).unwrap_or(u64::MAX);
+    Ok(Ladder::new(initiator, args.mode(), clock::monotonic_ns)
+        .with_exact(exact)
+        .with_deadlines(rungs.map(deadline_ns).collect()))
 }

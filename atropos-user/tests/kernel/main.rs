@@ -166,14 +166,16 @@ fn a_request_is_timed_from_begin_to_end_and_numbered() {
         .iter()
         .map(|d| (d.op, d.record.session, d.record.generation))
         .collect();
+    let first = records[0].record.generation;
     let wanted = [
-        (Op::RequestBegin, 5, 1),
-        (Op::RequestEnd, 5, 1),
-        (Op::RequestBegin, 5, 2),
-        (Op::RequestEnd, 5, 2),
+        (Op::RequestBegin, 5, first),
+        (Op::RequestEnd, 5, first),
+        (Op::RequestBegin, 5, first + 1),
+        (Op::RequestEnd, 5, first + 1),
         (Op::RequestEnd, 6, 0),
     ];
     assert_eq!(seen, wanted);
+    assert_ne!(first, 0);
     let latencies = bench.counters.latencies().unwrap();
     assert_eq!(latencies.iter().sum::<u64>(), 2);
     for pair in records[..4].chunks(2) {
@@ -255,10 +257,13 @@ fn a_session_end_closes_the_session() {
     bench.probe("op_begin", of_session(Op::RequestBegin, 0));
     bench.probe("op_session_end", of_session(Op::SessionEnd, SiteSpec::EMIT));
     bench.target.tell("begin 5");
-    assert_eq!(bench.kernel.session_count(), 1);
+    let ended = bench.kernel.sessions()[0].1.generation;
     bench.target.tell("session_end 5");
     assert_eq!(bench.wait_for(Op::SessionEnd).session, 5);
-    assert_eq!(bench.kernel.session_count(), 0);
+    assert!(bench.kernel.sessions().is_empty());
+    bench.target.tell("begin 5");
+    let next = bench.kernel.sessions()[0].1.generation;
+    assert_ne!(ended, next, "another session that is called the same");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use atropos_common::op::Op;
-use atropos_common::record::SessionKey;
+use atropos_common::record::{SessionKey, SessionValue};
 
 use super::Probes;
 use super::plan::Keeps;
@@ -70,6 +70,16 @@ impl Probes {
         }
         if busy {
             return Ok(now.begin_ns);
+        }
+        // Who would be signalled is the thread of its last task, which in a pool may serve another by now.
+        let serves_another = |(key, value): &(SessionKey, SessionValue)| {
+            key.session != task.session.0
+                && (key.pid, value.tid, value.begin_ns != 0) == (pid, now.tid, true)
+        };
+        if self.kernel.sessions().iter().any(serves_another) {
+            return Err(format!(
+                "the thread of session {id} serves another one by now"
+            ));
         }
         let open = self.kernel.open_intervals();
         let held = open.iter().filter(|(held, _)| {
