@@ -15,6 +15,10 @@ use super::settings::{Class, Rung, Settings};
 /// A session that slipped away is met by the next rung for this many windows.
 const SLIP_WINDOWS: u64 = 4;
 
+/// One that has slipped away from every rung is left alone for so long. 30 s: a routine whose statements each have a number of their own
+/// slips away whatever is sent; six orders a minute leave most of the budget to others.
+const OUT_OF_REACH_NS: u64 = 30_000_000_000;
+
 /// When an order could not leave (no connection, the one before under way, no room for its line in the audit log), none is made
 /// for so long. 1 s: the control connection is tried once a second; an overload that waits longer for it is no better served.
 const UNSENT_PAUSE_NS: u64 = 1_000_000_000;
@@ -120,8 +124,11 @@ impl Guard {
         }
         self.again.forget(&settings.tuning, now_ns);
         let slip_ns = SLIP_WINDOWS.saturating_mul(settings.tuning.window_ns);
-        self.slipped
-            .retain(|slip| now_ns.saturating_sub(slip.at_ns) < slip_ns);
+        self.slipped.retain(|slip| {
+            let is_last = rung(settings, Activity::Busy, Some(slip.rung)).is_none();
+            let kept_ns = if is_last { OUT_OF_REACH_NS } else { slip_ns };
+            now_ns.saturating_sub(slip.at_ns) < kept_ns
+        });
     }
 
     /// Why this candidate may not be ended now; `None` if it may.
