@@ -223,9 +223,8 @@ fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_n
         world.edit(1, |state| state.request = 1_000_000 + request);
         world.run(10);
     }
-    let rungs = |world: &World| -> Vec<u8> {
-        world.orders().iter().map(|order| order.rung).collect()
-    };
+    let rungs =
+        |world: &World| -> Vec<u8> { world.orders().iter().map(|order| order.rung).collect() };
     assert_eq!(rungs(&world), [0, 1, 2]);
     assert_eq!(world.verdict(1), Some(PassedOver::NoRung));
     for request in 100..1600 {

@@ -37,10 +37,27 @@ struct Known {
     /// What it was at when it was last looked at, and since when that has been seen.
     doing: Doing,
     doing_since_ns: u64,
+    /// It was seen to begin that: a look before saw it at something else.
+    began_in_sight: bool,
     /// Request that the statement belongs to.
     request: Option<u64>,
     digest: String,
     class: Option<u16>,
+}
+
+/// What was seen to begin is older by so much at most, which is longer than looks are apart.
+const LOOKS_APART_NS: u64 = 1_000_000_000;
+
+impl Known {
+    /// Since when it has been at what it is at: as the target tells, who counts by the wall clock at times, but no longer than
+    /// can be by what was seen. A clock that is set forward makes nobody old.
+    fn since_ns(&self, told_ns: u64) -> u64 {
+        if self.began_in_sight {
+            told_ns.max(self.doing_since_ns.saturating_sub(LOOKS_APART_NS))
+        } else {
+            told_ns
+        }
+    }
 }
 
 /// A request of a session, and whether the session runs it still.
@@ -91,6 +108,7 @@ impl Register {
         });
         if is_new || known.doing != doing {
             (known.doing, known.doing_since_ns) = (doing, now_ns);
+            known.began_in_sight = !is_new;
         }
         let involved = part != Part::Bystander;
         let nobody = known.principal.is_empty();
@@ -155,9 +173,9 @@ impl Register {
             // For so long at least.
             known.doing_since_ns
         } else if session.busy {
-            session.started_ns
+            known.since_ns(session.started_ns)
         } else {
-            session.ended_ns
+            known.since_ns(session.ended_ns)
         };
         Some(SessionState {
             session: SessionKey(session.key),
@@ -186,4 +204,24 @@ impl Register {
 fn is_safe(preset: &Preset, class: u16) -> bool {
     let class = preset.classes.get(usize::from(class));
     class.is_some_and(|class| class.class.protected && class.class.protected_queued)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_clock_that_is_set_forward_makes_nobody_old_who_was_seen_to_begin() {
+        let seen = |began_in_sight| Known {
+            doing_since_ns: 100 * SECOND_NS,
+            began_in_sight,
+            ..Known::default()
+        };
+        let told_ns = 99 * SECOND_NS + SECOND_NS / 2;
+        assert_eq!(seen(true).since_ns(told_ns), told_ns, "between two looks");
+        assert_eq!(seen(true).since_ns(90 * SECOND_NS), 99 * SECOND_NS);
+        assert_eq!(seen(false).since_ns(90 * SECOND_NS), 90 * SECOND_NS);
+    }
 }
