@@ -12,7 +12,7 @@ use super::gain::{self, Role, Scored};
 use super::graph::Graph;
 use super::group;
 use super::input::SessionKey;
-use super::policy::{self, MultiObjective, Policy};
+use super::policy;
 use super::record::{Assessment, Candidate, Decision, Effect, Order, PassedOver, Trigger};
 
 /// A task to blame for less than this share of what the main holder is to blame for is no cause worth a cancel: ending it
@@ -222,11 +222,7 @@ impl Engine {
             .iter()
             .map(|index| judged[*index].scored.clone())
             .collect();
-        for (place, ranked) in MultiObjective
-            .rank(levels, &candidates)
-            .into_iter()
-            .enumerate()
-        {
+        for (place, ranked) in policy::rank(levels, &candidates).into_iter().enumerate() {
             let by = ranked
                 .dominated_by
                 .map(|by| super::guard::id_of(&self.ledger, candidates[by].session));

@@ -315,7 +315,7 @@ pub(super) fn why(candidate: &Candidate) -> String {
                 .to_owned()
         }
         Some(PassedOver::Ordinary) => {
-            "it is one of many like it, and ending it would only reorder the queue".to_owned()
+            "it is one of many like it, and the next would stand where it stood".to_owned()
         }
         Some(PassedOver::CancelledBefore) => "the same work was cancelled before".to_owned(),
         Some(PassedOver::UnderWay) => "it has already been asked to stop".to_owned(),

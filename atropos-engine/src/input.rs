@@ -27,7 +27,7 @@ pub enum Evidence {
     Event,
     /// A walk through the target's memory whose checks held.
     Walk,
-    /// The kernel half's OPEN map, read when the level changed.
+    /// The kernel half's OPEN map, read at each tick of an application that tells by marks.
     OpenMap,
     /// The application's own list, read over the control connection.
     Snapshot,

@@ -13,40 +13,30 @@ pub(super) struct Ranked {
     pub(super) dominated_by: Option<usize>,
 }
 
-/// A rule for choosing.
-pub(super) trait Policy {
-    /// Ranks candidates, best first. `levels` are the contention levels by resource.
-    fn rank(&self, levels: &[f64], candidates: &[Scored]) -> Vec<Ranked>;
-}
-
 /// The paper's rule: whoever is dominated on all resources drops out; among the rest the largest sum of level times gain
-/// wins. Equal scores go to the larger blame, then to who is in the way for longer, then to the smaller key.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MultiObjective;
-
-impl Policy for MultiObjective {
-    fn rank(&self, levels: &[f64], candidates: &[Scored]) -> Vec<Ranked> {
-        let mut ranked: Vec<Ranked> = candidates
-            .iter()
-            .enumerate()
-            .map(|(index, candidate)| Ranked {
-                index,
-                score: score(levels, candidate),
-                dominated_by: candidates
-                    .iter()
-                    .position(|other| dominates(levels, other, candidate)),
-            })
-            .collect();
-        ranked.sort_by(|a, b| {
-            let (left, right) = (&candidates[a.index], &candidates[b.index]);
-            (a.dominated_by.is_some().cmp(&b.dominated_by.is_some()))
-                .then(b.score.total_cmp(&a.score))
-                .then(blame(levels, right).total_cmp(&blame(levels, left)))
-                .then(right.in_way_ns.cmp(&left.in_way_ns))
-                .then(left.session.cmp(&right.session))
-        });
-        ranked
-    }
+/// wins. Equal scores go to the larger blame, then to who is in the way for longer, then to the smaller key. Best first; `levels` are
+/// the contention levels by resource.
+pub(super) fn rank(levels: &[f64], candidates: &[Scored]) -> Vec<Ranked> {
+    let mut ranked: Vec<Ranked> = candidates
+        .iter()
+        .enumerate()
+        .map(|(index, candidate)| Ranked {
+            index,
+            score: score(levels, candidate),
+            dominated_by: candidates
+                .iter()
+                .position(|other| dominates(levels, other, candidate)),
+        })
+        .collect();
+    ranked.sort_by(|a, b| {
+        let (left, right) = (&candidates[a.index], &candidates[b.index]);
+        (a.dominated_by.is_some().cmp(&b.dominated_by.is_some()))
+            .then(b.score.total_cmp(&a.score))
+            .then(blame(levels, right).total_cmp(&blame(levels, left)))
+            .then(right.in_way_ns.cmp(&left.in_way_ns))
+            .then(left.session.cmp(&right.session))
+    });
+    ranked
 }
 
 /// Sum of level times gain.
@@ -112,8 +102,7 @@ mod tests {
 
     #[test]
     fn three_and_one_score_two_point_two_and_beat_two_and_two() {
-        let ranked =
-            MultiObjective.rank(&[0.6, 0.4], &[task(1, &[2.0, 2.0]), task(2, &[3.0, 1.0])]);
+        let ranked = rank(&[0.6, 0.4], &[task(1, &[2.0, 2.0]), task(2, &[3.0, 1.0])]);
         assert_eq!(ranked[0].index, 1);
         assert!((ranked[0].score - 2.2).abs() < 1e-12);
         assert!((ranked[1].score - 2.0).abs() < 1e-12);
@@ -122,16 +111,14 @@ mod tests {
 
     #[test]
     fn a_dominated_candidate_never_wins_and_names_who_dominates_it() {
-        let ranked =
-            MultiObjective.rank(&[0.6, 0.4], &[task(1, &[2.0, 1.0]), task(2, &[3.0, 1.0])]);
+        let ranked = rank(&[0.6, 0.4], &[task(1, &[2.0, 1.0]), task(2, &[3.0, 1.0])]);
         assert_eq!(ranked[0].index, 1);
         assert_eq!(ranked[1].dominated_by, Some(1));
     }
 
     #[test]
     fn a_gain_on_a_resource_that_nobody_lacks_counts_for_nothing() {
-        let ranked =
-            MultiObjective.rank(&[0.6, 0.0], &[task(1, &[1.0, 500.0]), task(2, &[1.1, 0.0])]);
+        let ranked = rank(&[0.6, 0.0], &[task(1, &[1.0, 500.0]), task(2, &[1.1, 0.0])]);
         assert_eq!(ranked[0].index, 1);
         assert_eq!(ranked[1].dominated_by, Some(1));
     }
@@ -147,7 +134,7 @@ mod tests {
         };
         let much_of_little = with_blame(1, [0.1, 0.8]);
         let some_of_much = with_blame(2, [0.6, 0.1]);
-        let ranked = MultiObjective.rank(&[0.8, 0.2], &[much_of_little, some_of_much]);
+        let ranked = rank(&[0.8, 0.2], &[much_of_little, some_of_much]);
         assert_eq!(ranked[0].index, 1);
     }
 
@@ -155,7 +142,7 @@ mod tests {
     fn equal_scores_go_to_who_is_in_the_way_for_longer_and_then_to_the_smaller_key() {
         let mut older = task(9, &[1.0]);
         older.in_way_ns = 100;
-        let ranked = MultiObjective.rank(&[1.0], &[task(3, &[1.0]), task(2, &[1.0]), older]);
+        let ranked = rank(&[1.0], &[task(3, &[1.0]), task(2, &[1.0]), older]);
         assert_eq!(
             ranked.iter().map(|r| r.index).collect::<Vec<_>>(),
             [2, 1, 0]

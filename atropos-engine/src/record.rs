@@ -263,7 +263,7 @@ pub struct Gain {
     pub blame: f64,
     /// Cost of undoing its work, seconds.
     pub undo_s: f64,
-    /// Future usage freed, less the undo, times the blame; seconds.
+    /// Future usage freed, less the undo, times the blame (of a pool, whose slots serve everybody, the whole); seconds.
     pub gain_s: f64,
 }
 
@@ -320,7 +320,7 @@ pub enum PassedOver {
     MinorCause,
     /// It has held what others want for no longer than is usual there: all of them together are too much.
     LikeItsPeers,
-    /// It is queued, holds nothing, and many like it come and go: ending it only reorders the queue.
+    /// It is one of many alike that come and go, queued or writing: the next would stand where it stood.
     Ordinary,
     /// The same work was cancelled before.
     CancelledBefore,

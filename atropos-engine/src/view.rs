@@ -217,8 +217,9 @@ impl Ledger {
 
     /// ... by those who wait at present.
     pub(super) fn open_lost_ns(&self, resource: ResourceId) -> u64 {
-        self.foreign_waits()
-            .filter(|wait| wait.resource == resource)
+        self.waits
+            .values()
+            .filter(|wait| wait.resource == resource && !self.is_own(wait.waiter))
             .map(|wait| within_ns(wait.since_ns, self.now_ns, self.window_ns))
             .fold(0, u64::saturating_add)
     }

@@ -58,7 +58,7 @@ pub fn build(resolved: &Resolved, control: &ControlOptions) -> Result<AnyInitiat
     } = resolved;
     let Some(cancel) = &preset.cancel else {
         bail!(
-            "the preset `{}` names no way to end a task",
+            "the preset `{}` names no way to end a task; give it a [cancel] table (docs/config.md), or run without --enforce",
             preset.name.value
         );
     };

@@ -181,7 +181,7 @@ impl Resolved {
                 self.process.pid()
             ),
             None => bail!(
-                "the preset `{}` does not say how to list sessions",
+                "the preset `{}` does not say how to list sessions; give it a [sessions] table (docs/config.md)",
                 self.preset.name.value
             ),
         };

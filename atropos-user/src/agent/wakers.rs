@@ -33,12 +33,15 @@ struct Waits {
 impl Asked {
     /// Notes who waits in this view for what nobody can be told to hold; whether anybody does.
     pub(super) fn note(&mut self, view: &View, now_ns: u64) -> bool {
-        let unowned = view.snapshots.iter().flat_map(|snapshot| {
+        let mut unowned = view.snapshots.iter().flat_map(|snapshot| {
             let waits = snapshot.waits.iter();
             waits
                 .filter(|wait| wait.blockers.is_empty())
                 .map(|wait| (snapshot.resource, wait))
         });
+        let Some(first) = unowned.next() else {
+            return false;
+        };
         let threads: HashMap<SessionKey, u32> = view
             .sessions
             .iter()
@@ -46,7 +49,7 @@ impl Asked {
             .map(|state| (state.session, state.thread))
             .collect();
         let mut anybody = false;
-        for (resource, wait) in unowned {
+        for (resource, wait) in std::iter::once(first).chain(unowned) {
             let Some(thread) = threads.get(&wait.waiter) else {
                 continue;
             };

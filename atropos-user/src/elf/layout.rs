@@ -32,8 +32,6 @@ impl fmt::Debug for BuildId {
 pub struct Segment {
     /// Virtual address of its first byte, before the load bias.
     pub vaddr: u64,
-    /// Size in memory, zero-filled part included.
-    pub memory_size_bytes: u64,
     /// Where it begins in the file.
     pub file_offset: u64,
     /// How many of its bytes are in the file.
@@ -77,7 +75,6 @@ impl Layout {
             match program.p_type(endian) {
                 PT_LOAD => layout.segments.push(Segment {
                     vaddr: program.p_vaddr(endian),
-                    memory_size_bytes: program.p_memsz(endian),
                     file_offset: program.p_offset(endian),
                     file_size_bytes: program.p_filesz(endian),
                     executable: program.p_flags(endian) & PF_X != 0,
@@ -152,7 +149,6 @@ mod tests {
             .map(
                 |&(vaddr, file_offset, file_size_bytes, executable)| Segment {
                     vaddr,
-                    memory_size_bytes: file_size_bytes + 0x100,
                     file_offset,
                     file_size_bytes,
                     executable,

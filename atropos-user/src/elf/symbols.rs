@@ -24,13 +24,6 @@ pub struct Symbol {
     pub file_offset: Option<u64>,
 }
 
-impl Symbol {
-    /// Its name for people: demangled, with parameters.
-    pub fn demangled(&self) -> String {
-        demangle::full(&self.name)
-    }
-}
-
 /// What a user writes to name a function: its name in the symbol table, its demangled path without parameters
 /// (`MDL_context::acquire_lock`), or either with `*` for any characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

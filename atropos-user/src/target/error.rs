@@ -1,4 +1,4 @@
-//! Why a process, or something of it, could not be looked at. Every message ends with the next step.
+//! Why a process, or something of it, could not be looked at. A message says the next step where there is one.
 
 use std::io;
 use std::path::PathBuf;

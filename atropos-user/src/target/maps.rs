@@ -34,10 +34,6 @@ pub struct MappedFile {
     pub path_for_us: PathBuf,
     /// Its path as the target had it.
     pub path_in_target: PathBuf,
-    /// Device of the mapping: major and minor number. Some file systems report another one for the file.
-    pub dev: (i32, i32),
-    /// Inode of the mapping.
-    pub inode: u64,
     /// The linker's build id, if it has one.
     pub build_id: Option<BuildId>,
     /// Its mappings in the order of addresses.
@@ -160,8 +156,6 @@ impl Process {
         Ok(load_bias.map(|load_bias| MappedFile {
             path_for_us,
             path_in_target,
-            dev: first.dev,
-            inode: first.inode,
             build_id: layout.build_id,
             segments: segments.collect(),
             load_bias,

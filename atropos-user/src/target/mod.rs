@@ -37,11 +37,10 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pid: u32,
+    /// In clock ticks after boot: with the process id, this names one process for ever.
     start_time_ticks: u64,
     comm: String,
     exe: PathBuf,
-    cmdline: Vec<String>,
-    uid: u32,
     other_mount_namespace: bool,
     /// In how many it has a number: its own is the last of them.
     pid_namespaces: usize,
@@ -105,8 +104,6 @@ impl Process {
             start_time_ticks: stat.starttime,
             comm,
             exe: maps::without_deleted(&exe).0,
-            cmdline: cmdline(pid)?,
-            uid: status.euid,
             other_mount_namespace: other_namespace(pid, "mnt")?,
             pid_namespaces: status.nspid.map_or(1, |ids| ids.len()),
         };
@@ -125,11 +122,6 @@ impl Process {
         self.pid
     }
 
-    /// When it started, in clock ticks after boot: with the process id, this names one process for ever.
-    pub fn start_time_ticks(&self) -> u64 {
-        self.start_time_ticks
-    }
-
     /// Name of its main thread, at most 15 bytes.
     pub fn comm(&self) -> &str {
         &self.comm
@@ -138,16 +130,6 @@ impl Process {
     /// Path of its program as the target sees it. After a start through `ld.so` this is the loader.
     pub fn exe(&self) -> &Path {
         &self.exe
-    }
-
-    /// Its arguments; bytes that are no UTF-8 are replaced.
-    pub fn cmdline(&self) -> &[String] {
-        &self.cmdline
-    }
-
-    /// Effective user id.
-    pub fn uid(&self) -> u32 {
-        self.uid
     }
 
     /// Whether its paths mean other files than ours (a container, a chroot by mount namespace).
@@ -243,33 +225,4 @@ fn other_namespace(pid: u32, kind: &str) -> Result<bool, TargetError> {
         TargetError::reading(std::process::id(), "its own namespaces", &error)
     })?;
     Ok(theirs != ours)
-}
-
-fn cmdline(pid: u32) -> Result<Vec<String>, TargetError> {
-    let path = format!("/proc/{pid}/cmdline");
-    let bytes = fs::read(&path).map_err(|error| TargetError::reading(pid, &path, &error))?;
-    Ok(arguments(&bytes))
-}
-
-fn arguments(cmdline: &[u8]) -> Vec<String> {
-    let cmdline = cmdline.strip_suffix(&[0]).unwrap_or(cmdline);
-    if cmdline.is_empty() {
-        return Vec::new();
-    }
-    cmdline
-        .split(|&byte| byte == 0)
-        .map(|argument| String::from_utf8_lossy(argument).into_owned())
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_may_be_empty() {
-        assert_eq!(arguments(b"a\0\0b\0"), ["a", "", "b"]);
-        assert_eq!(arguments(b"rewritten title"), ["rewritten title"]);
-        assert!(arguments(b"").is_empty());
-    }
 }

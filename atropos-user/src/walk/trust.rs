@@ -9,8 +9,6 @@ const FAILURES_TO_BLIND: u32 = 5;
 /// Keeps count of a walk's passes and failures.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    passed: u64,
-    failed: u64,
     failed_in_a_row: u32,
     last: Option<WalkError>,
 }
@@ -18,13 +16,11 @@ pub struct Trust {
 impl Trust {
     /// A view passed every check.
     pub fn passed(&mut self) {
-        self.passed += 1;
         self.failed_in_a_row = 0;
     }
 
     /// A view failed a check, even after it was taken again.
     pub fn failed(&mut self, error: WalkError) {
-        self.failed += 1;
         self.failed_in_a_row += 1;
         self.last = Some(error);
     }
@@ -43,15 +39,5 @@ impl Trust {
     /// The last failure.
     pub fn last(&self) -> Option<&WalkError> {
         self.last.as_ref()
-    }
-
-    /// Views that passed.
-    pub fn passed_count(&self) -> u64 {
-        self.passed
-    }
-
-    /// Views that failed.
-    pub fn failed_count(&self) -> u64 {
-        self.failed
     }
 }
