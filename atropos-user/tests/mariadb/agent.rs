@@ -107,6 +107,15 @@ impl Agent {
         }
     }
 
+    /// Waits for a sign that it still looks and listens: that it has sent nothing says something then. To be called once.
+    #[track_caller]
+    pub(crate) fn answers(&mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR1)
+            .expect("the agent can be asked");
+        self.wait_for("answer", |line| line["event"] == "operator");
+    }
+
     /// Lines that an order left for the server.
     pub(crate) fn sent(&mut self) -> Vec<Value> {
         self.listen();

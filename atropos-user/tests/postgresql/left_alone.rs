@@ -47,6 +47,7 @@ async fn autovacuum_that_gives_back_the_end_of_a_table() {
     println!("{pages} pages are left");
     crowd.gets_on().await;
     assert_eq!(crowd.disperse().await, 0);
+    agent.answers();
     assert_eq!(agent.sent().len(), 0, "{:#?}", agent.sent());
     assert!(agent.stop().success());
 }
@@ -78,6 +79,7 @@ async fn autovacuum_that_lets_an_alter_table_pass_by_itself() {
     alter.await.unwrap().unwrap();
     crowd.gets_on().await;
     assert_eq!(crowd.disperse().await, 0);
+    agent.answers();
     assert_eq!(agent.sent().len(), 0, "{:#?}", agent.sent());
     assert!(agent.stop().success());
 }
@@ -93,6 +95,7 @@ async fn a_batch_that_hurts_nobody() {
     batch.await.unwrap().unwrap();
     crowd.gets_on().await;
     assert_eq!(crowd.disperse().await, 0);
+    agent.answers();
     assert_eq!(agent.sent().len(), 0, "{:#?}", agent.sent());
     assert!(agent.stop().success());
 }
@@ -115,6 +118,7 @@ async fn an_old_snapshot_beside_a_queue_table() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     crowd.gets_on().await;
     assert_eq!(crowd.disperse().await, 0);
+    agent.answers();
     assert_eq!(agent.sent().len(), 0, "{:#?}", agent.sent());
     assert!(is_alive(&reader).await);
     assert!(agent.stop().success());

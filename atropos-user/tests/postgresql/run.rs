@@ -61,6 +61,7 @@ async fn a_prepared_transaction_in_the_way_is_told_and_nobody_is_ended() {
     assert!(said.contains("ROLLBACK PREPARED 'left behind'"), "{said}");
     assert!(said.contains(" is t of database postgres"), "{said}");
     tokio::time::sleep(Duration::from_secs(2)).await;
+    agent.answers();
     assert_eq!(agent.sent().len(), 0, "nothing is sent");
     server.run(&["rollback prepared 'left behind'"]).await;
     crowd.gets_on().await;
@@ -76,6 +77,7 @@ async fn many_equal_small_writers_of_one_row_are_left_alone() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     crowd.gets_on().await;
     assert_eq!(crowd.disperse().await, 0);
+    agent.answers();
     assert_eq!(agent.sent().len(), 0, "{:#?}", agent.sent());
     assert!(agent.stop().success());
 }
