@@ -31,6 +31,8 @@ pub(super) fn task(settings: &Settings, ledger: &Ledger, session: SessionKey) ->
             fingerprint: 0,
             digest: String::new(),
             doing: "not listed by the target".to_owned(),
+            since_ns: 0,
+            seen_ns: 0,
         };
     };
     let for_s = seconds(ledger.now_ns.saturating_sub(state.since_ns));
@@ -60,6 +62,8 @@ pub(super) fn task(settings: &Settings, ledger: &Ledger, session: SessionKey) ->
         fingerprint: state.fingerprint,
         digest: state.digest.clone(),
         doing,
+        since_ns: state.since_ns,
+        seen_ns: ledger.now_ns,
     }
 }
 

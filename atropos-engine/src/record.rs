@@ -246,6 +246,12 @@ pub struct Task {
     pub digest: String,
     /// "running 1.2 s", "idle in a transaction for 31 s".
     pub doing: String,
+    /// Since when, nanoseconds of `CLOCK_MONOTONIC`; 0 if unknown. For the identity check alone, and written nowhere.
+    #[serde(skip)]
+    pub since_ns: u64,
+    /// When it was seen to do that.
+    #[serde(skip)]
+    pub seen_ns: u64,
 }
 
 /// What ending a task would free of one resource.

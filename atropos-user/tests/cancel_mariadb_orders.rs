@@ -17,7 +17,7 @@ use common::orders::{
     KILL_CONNECTION, KILL_QUERY, KILL_QUERY_ID, id_of, initiator, refusal, row, sleeper, sleeps,
     task, task_unless, wait_until_gone,
 };
-use common::{PATIENCE, eventually};
+use common::{Deadline, PATIENCE, clock_ns, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -73,6 +73,74 @@ async fn a_session_idle_in_a_transaction_is_freed_by_kill_connection_and_by_noth
         .unwrap()
         .unwrap();
     wait_until_gone(&mut watcher, id).await;
+}
+
+/// The task with the start of its statement, as a look would see it.
+async fn with_start(watcher: &mut Conn, task: Task) -> Task {
+    let text = format!(
+        "SELECT CAST(TIME_MS * 1000 AS UNSIGNED) FROM information_schema.PROCESSLIST WHERE ID = {}",
+        task.id
+    );
+    let age_us: u64 = watcher.query_first(text).await.unwrap().unwrap();
+    let seen_ns = clock_ns();
+    Task {
+        since_ns: seen_ns - age_us * 1000,
+        seen_ns,
+        ..task
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_routine_whose_statements_have_numbers_of_their_own_is_ended_by_its_start_and_nothing_behind_it_is()
+ {
+    let server = server!();
+    server.run(&["CREATE DATABASE shop"]).await;
+    let mut watcher = server.connect().await;
+    watcher
+        .query_drop(
+            "CREATE PROCEDURE shop.spin() BEGIN DECLARE i, j INT DEFAULT 0; \
+             WHILE i < 100000 DO SET i = i + 1; SET j = BENCHMARK(1000, MD5(i)); END WHILE; END",
+        )
+        .await
+        .unwrap();
+    let mut initiator = initiator(&server).await;
+    let mut conn = server.connect().await;
+    let id = id_of(&mut conn).await;
+    let call = tokio::spawn(async move {
+        let result = conn.query_drop("CALL shop.spin()").await;
+        (conn, result)
+    });
+    let deadline = Deadline::new();
+    let seen = loop {
+        deadline.check("a call that is old enough");
+        let busy = task(&mut watcher, id, Activity::Busy).await;
+        let seen = with_start(&mut watcher, busy).await;
+        if seen.seen_ns - seen.since_ns > 100_000_000 {
+            break seen;
+        }
+    };
+    while row(&mut watcher, id).await.unwrap().1 == seen.request {
+        deadline.check("the next statement of the routine");
+    }
+    let bare = Task {
+        since_ns: 0,
+        ..seen.clone()
+    };
+    let answer = initiator.send(KILL_QUERY_ID, &bare).await;
+    assert_eq!(answer.result, OrderResult::Missed, "by its number alone");
+    let answer = initiator.send(KILL_QUERY_ID, &seen).await;
+    assert_eq!(answer.result, OrderResult::Accepted, "{answer:?}");
+    assert!(answer.detail.contains("KILL QUERY"), "{answer:?}");
+    let (mut conn, result) = call.await.unwrap();
+    assert!(result.is_err(), "all of the call is ended");
+
+    let next = tokio::spawn(async move { conn.query_drop("DO SLEEP(0.5)").await });
+    task(&mut watcher, id, Activity::Busy).await;
+    for rung in [KILL_QUERY_ID, KILL_QUERY, KILL_CONNECTION] {
+        let answer = initiator.send(rung, &seen).await;
+        assert_eq!(answer.result, OrderResult::Missed, "{answer:?}");
+    }
+    next.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -68,6 +68,7 @@ pub fn build(resolved: &Resolved, control: &ControlOptions) -> Result<AnyInitiat
             commands: mysql_commands(cancel),
             timeout: MysqlSettings::TIMEOUT,
             clock: clock::monotonic_ns,
+            epoch_minus_monotonic_ns: clock::epoch_minus_monotonic_ns,
         })))),
         Initiator::Signal => signal(cancel, resolved),
         Initiator::Exec => exec(cancel),

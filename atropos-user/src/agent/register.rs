@@ -37,6 +37,8 @@ struct Known {
     /// What it was at when it was last looked at, and since when that has been seen.
     doing: Doing,
     doing_since_ns: u64,
+    /// Start of the request by the target's word, 0 if that is unknown.
+    started_ns: u64,
     /// It was seen to begin that: a look before saw it at something else.
     began_in_sight: bool,
     /// Request that the statement belongs to.
@@ -49,6 +51,18 @@ struct Known {
 const LOOKS_APART_NS: u64 = 1_000_000_000;
 
 impl Known {
+    /// Number of the request that a session runs. The statements of a routine have numbers of their own and the start of their
+    /// call: they are one request, by the number that was seen first.
+    fn request_of(&self, session: &SessionView) -> u64 {
+        let (request, busy) = self.doing;
+        let goes_on = busy && session.busy && session.started_ns > 0;
+        if goes_on && session.started_ns == self.started_ns {
+            request
+        } else {
+            session.request
+        }
+    }
+
     /// Since when it has been at what it is at: as the target tells, who counts by the wall clock at times, but no longer than
     /// can be by what was seen. A clock that is set forward makes nobody old.
     fn since_ns(&self, told_ns: u64) -> u64 {
@@ -97,7 +111,6 @@ impl Register {
             memory,
             now_ns,
         } = sight;
-        let doing = (session.request, session.busy);
         let mut is_new = false;
         let known = self.known.entry(session.key).or_insert_with(|| {
             is_new = true;
@@ -106,6 +119,8 @@ impl Register {
                 ..Known::default()
             }
         });
+        let doing = (known.request_of(session), session.busy);
+        known.started_ns = session.started_ns;
         if is_new || known.doing != doing {
             (known.doing, known.doing_since_ns) = (doing, now_ns);
             known.began_in_sight = !is_new;
@@ -148,12 +163,13 @@ impl Register {
         } = sight;
         let known = self.met(session, part, sight);
         let involved = part != Part::Bystander;
-        if involved && known.request != Some(session.request) {
+        let request = known.doing.0;
+        if involved && known.request != Some(request) {
             let text = digest(&list.statement(session.key, memory));
             // A session that has just gone idle has no text: what it ran last still says what it is.
             if !text.is_empty() {
                 known.digest = text;
-                known.request = Some(session.request);
+                known.request = Some(request);
             }
             known.class = preset.classify(&known.principal, &known.digest);
         }
@@ -181,7 +197,7 @@ impl Register {
             session: SessionKey(session.key),
             id: session.id,
             thread: session.thread,
-            request: session.request,
+            request,
             activity,
             since_ns,
             transaction_since_ns: Some(session.transaction_ns).filter(|since_ns| *since_ns > 0),

@@ -37,6 +37,7 @@ pub fn settings(endpoint: Endpoint) -> MysqlSettings {
         // A busy server answers late; only a test of what is late has less patience.
         timeout: PATIENCE,
         clock: clock_ns,
+        epoch_minus_monotonic_ns: atropos::agent::clock::epoch_minus_monotonic_ns,
     }
 }
 
@@ -85,6 +86,8 @@ pub async fn task_unless(
                 fingerprint: 0,
                 digest: String::new(),
                 doing: format!("{activity:?}"),
+                since_ns: 0,
+                seen_ns: 0,
             });
         }
         if over() {

@@ -327,6 +327,8 @@ pub fn task(id: u64) -> Task {
         fingerprint: 0xfeed,
         digest: "UPDATE t SET a = ?".into(),
         doing: "running 1.2 s".into(),
+        since_ns: 0,
+        seen_ns: 0,
     }
 }
 

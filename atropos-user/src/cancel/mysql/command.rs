@@ -66,8 +66,9 @@ impl MysqlCommand {
     ///
     /// A connection's query id changes with each statement, so an equal one means that no other statement has begun; the
     /// state is compared as well, since a busy task may have become idle. `Killed` is shown for a session that an
-    /// earlier rung has marked, busy or idle.
-    pub(super) fn checked_text(self, task: &Task) -> String {
+    /// earlier rung has marked, busy or idle. The statements of a routine have ids of their own and the start of their
+    /// `CALL`, so that start, if it is known, says as much as an equal id.
+    pub(super) fn checked_text(self, task: &Task, began: Option<Began>) -> String {
         let Task {
             id,
             thread,
@@ -84,25 +85,62 @@ impl MysqlCommand {
         } else {
             format!("t = {thread} AND ")
         };
+        let same_request = match began {
+            Some(Began { epoch_s, slack_s }) => {
+                format!("(q = {request} OR ABS(s - {epoch_s:.6}) < {slack_s:.6})")
+            }
+            None => format!("q = {request}"),
+        };
         let command = self.text(task);
         // A ping takes the number that the next statement will get, and its session idles with it. The server ends
         // whom it finds first under a number, so a number that several share does not name the task.
         let give = match self {
             Self::KillQueryId => format!(
-                "IF n > 1 THEN {}; SET done = 2; ELSE {command}; SET done = 1; END IF;",
+                "IF n > 1 OR q <> {request} THEN {}; SET done = 2; ELSE {command}; SET done = 1; END IF;",
                 Self::KillQuery.text(task)
             ),
             Self::KillQuery | Self::KillConnection => format!("{command}; SET done = 1;"),
         };
         format!(
             "BEGIN NOT ATOMIC \
-             DECLARE t, q BIGINT UNSIGNED; DECLARE c VARCHAR(32); DECLARE n, done INT DEFAULT 0; \
+             DECLARE t, q BIGINT UNSIGNED; DECLARE s DECIMAL(20, 6); DECLARE c VARCHAR(32); \
+             DECLARE n, done INT DEFAULT 0; \
              SELECT MAX(IF(ID = {id}, TID, NULL)), MAX(IF(ID = {id}, QUERY_ID, NULL)), \
-             MAX(IF(ID = {id}, COMMAND, NULL)), COUNT(IF(QUERY_ID = {request}, 1, NULL)) INTO t, q, c, n \
+             MAX(IF(ID = {id}, COMMAND, NULL)), COUNT(IF(QUERY_ID = {request}, 1, NULL)), \
+             MAX(IF(ID = {id} AND SYSDATE(6) > NOW(6), UNIX_TIMESTAMP(SYSDATE(6)) - TIME_MS / 1000, NULL)) INTO t, q, c, n, s \
              FROM information_schema.PROCESSLIST WHERE ID = {id} OR QUERY_ID = {request}; \
-             IF {same_thread}q = {request} AND {state} THEN {give} END IF; \
+             IF {same_thread}{same_request} AND {state} THEN {give} END IF; \
              SELECT t, q, c, done; END"
         )
+    }
+}
+
+/// When a statement began by the wall clock, and how far from it a start may be that is still the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Began {
+    epoch_s: f64,
+    slack_s: f64,
+}
+
+impl Began {
+    /// Below this age of a statement, seconds, its start says too little.
+    const LEAST_AGE_S: f64 = 0.01;
+
+    /// Of a task at work. `epoch_minus_monotonic_ns` is the wall clock less `CLOCK_MONOTONIC`.
+    ///
+    /// A statement of the session that is not the one that was seen began after that, which is later than the start by all of the
+    /// age that was seen; half of it is far from either. The server reads its clock a moment after it has read the ages of its
+    /// sessions, which makes starts later and never earlier. (With `--sysdate-is-now` it would be earlier, and nothing is compared.)
+    pub(super) fn of(task: &Task, epoch_minus_monotonic_ns: i64) -> Option<Self> {
+        let age_s = task.seen_ns.saturating_sub(task.since_ns) as f64 / 1e9;
+        let known = task.activity == Activity::Busy && task.since_ns > 0;
+        (known && age_s >= Self::LEAST_AGE_S).then(|| Self {
+            epoch_s: task
+                .since_ns
+                .saturating_add_signed(epoch_minus_monotonic_ns) as f64
+                / 1e9,
+            slack_s: (age_s / 2.0).min(1.0),
+        })
     }
 }
 
@@ -141,7 +179,7 @@ pub(super) enum Done {
     No,
     /// As it was asked for.
     Yes,
-    /// By connection, since other sessions answer to the same query id.
+    /// By connection, since other sessions answer to the same query id, or this one answers to another by now.
     ByConnection,
 }
 
@@ -227,6 +265,60 @@ impl From<mysql_async::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::input::SessionKey;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn task(since_ns: u64, seen_ns: u64) -> Task {
+        Task {
+            session: SessionKey(1),
+            id: 7,
+            thread: 4711,
+            request: 99,
+            activity: Activity::Busy,
+            class: String::new(),
+            principal: String::new(),
+            fingerprint: 0,
+            digest: String::new(),
+            doing: String::new(),
+            since_ns,
+            seen_ns,
+        }
+    }
+
+    #[test]
+    fn a_start_is_compared_by_less_than_half_of_the_age_that_was_seen() {
+        let began = |since_ns, seen_ns| Began::of(&task(since_ns, seen_ns), 1_700 * 1_000_000_000);
+        let began_s = |since_ns, seen_ns| began(since_ns, seen_ns).map(|b| (b.epoch_s, b.slack_s));
+        assert_eq!(
+            began_s(5 * SECOND_NS, 5 * SECOND_NS + SECOND_NS / 2),
+            Some((1705.0, 0.25))
+        );
+        assert_eq!(
+            began_s(5 * SECOND_NS, 60 * SECOND_NS),
+            Some((1705.0, 1.0)),
+            "no clock is that far off"
+        );
+        assert_eq!(began_s(5 * SECOND_NS, 5 * SECOND_NS + 1000), None);
+        assert_eq!(began_s(0, 60 * SECOND_NS), None, "unknown");
+    }
+
+    #[test]
+    fn what_is_compared_is_the_number_or_the_start() {
+        let task = task(5 * SECOND_NS, 6 * SECOND_NS);
+        let by_number = MysqlCommand::KillQuery.checked_text(&task, None);
+        assert!(
+            by_number.contains("IF t = 4711 AND q = 99 AND c <> 'Sleep' THEN KILL QUERY 7;"),
+            "{by_number}"
+        );
+        let by_start = MysqlCommand::KillQuery.checked_text(&task, Began::of(&task, 0));
+        assert!(
+            by_start.contains(
+                "IF t = 4711 AND (q = 99 OR ABS(s - 5.000000) < 0.500000) AND c <> 'Sleep' THEN"
+            ),
+            "{by_start}"
+        );
+    }
 
     #[test]
     fn only_a_server_without_room_for_a_temporary_table_is_asked_without_a_comparison() {

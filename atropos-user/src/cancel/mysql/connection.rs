@@ -152,6 +152,8 @@ impl Session {
             fingerprint: 0,
             digest: String::new(),
             doing: "idle".to_owned(),
+            since_ns: 0,
+            seen_ns: 0,
         })
     }
 

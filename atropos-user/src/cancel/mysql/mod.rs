@@ -24,7 +24,7 @@ mod rights;
 pub use command::MysqlCommand;
 pub use endpoint::Endpoint;
 
-use command::{Done, Failure, Row, Seen};
+use command::{Began, Done, Failure, Row, Seen};
 use connection::{Reach, Server};
 
 /// Everything the initiator is made from.
@@ -38,6 +38,8 @@ pub struct MysqlSettings {
     pub timeout: Duration,
     /// `CLOCK_MONOTONIC`.
     pub clock: Clock,
+    /// The wall clock, which is the server's as well, less `CLOCK_MONOTONIC`.
+    pub epoch_minus_monotonic_ns: fn() -> i64,
 }
 
 impl MysqlSettings {
@@ -49,6 +51,7 @@ impl MysqlSettings {
 #[derive(Debug)]
 pub struct Mysql {
     commands: Vec<MysqlCommand>,
+    epoch_minus_monotonic_ns: fn() -> i64,
     warm: Warm<Reach>,
 }
 
@@ -60,9 +63,11 @@ impl Mysql {
             commands,
             timeout,
             clock,
+            epoch_minus_monotonic_ns,
         } = settings;
         Self {
             commands,
+            epoch_minus_monotonic_ns,
             warm: Warm::new(endpoint.into(), timeout, clock),
         }
     }
@@ -156,14 +161,16 @@ impl Mysql {
     ) -> Result<Answer, Failure> {
         let row = self
             .warm
-            .run_for_row::<Row>(&command.checked_text(task))
+            .run_for_row::<Row>(
+                &command.checked_text(task, Began::of(task, (self.epoch_minus_monotonic_ns)())),
+            )
             .await?;
         let seen = Seen::from(row);
         match seen.done {
             Done::Yes => return Ok(Answer::accepted()),
             Done::ByConnection => {
                 let detail = format!(
-                    "other sessions answer to query id {} as well, so it was given as {}",
+                    "query id {} does not name it alone, so it was given as {}",
                     task.request,
                     MysqlCommand::KillQuery.text(task)
                 );
@@ -192,7 +199,7 @@ impl Mysql {
     async fn end_own_session(&mut self) -> Result<(), Failure> {
         let mut other = self.warm.another().await?;
         let task = other.as_task().await?;
-        let text = MysqlCommand::KillConnection.checked_text(&task);
+        let text = MysqlCommand::KillConnection.checked_text(&task, None);
         // The server shows a session as busy for a moment after its last answer, and a killed one as alive.
         let ended = timeout(SETTLE, async {
             loop {

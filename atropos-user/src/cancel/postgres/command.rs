@@ -121,6 +121,8 @@ impl Seen {
             fingerprint: 0,
             digest: String::new(),
             doing: "idle".to_owned(),
+            since_ns: 0,
+            seen_ns: 0,
         }
     }
 }
