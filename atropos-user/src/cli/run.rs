@@ -133,16 +133,20 @@ async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Fail
         recorder(args, &settings)?,
     );
     let watched = Box::pin(watch(&resolved, settings, carrier, &mut teller)).await;
-    let end = watched.map_err(|error| match error {
+    teller.stopped(&reason(&watched)).await;
+    watched.map_err(|error| match error {
         RunError::Attach(_) => Failure::new(exit::KERNEL, error),
         RunError::Watch(error) => error.into(),
-    })?;
-    let reason = match end {
-        End::Asked => "asked to stop",
-        End::TargetGone => "the target is gone",
-    };
-    teller.stopped(reason).await;
-    Ok(end)
+    })
+}
+
+/// Why a run is over.
+fn reason(watched: &Result<End, RunError>) -> String {
+    match watched {
+        Ok(End::Asked) => "asked to stop".to_owned(),
+        Ok(End::TargetGone) => "the target is gone".to_owned(),
+        Err(error) => error.to_string(),
+    }
 }
 
 /// The restarted server, once it answers on its control connection; nothing if the agent is asked to stop before.
