@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -14,6 +15,7 @@ use crate::agent::clock;
 use crate::agent::initiator;
 use crate::agent::resolve::Resolved;
 use crate::agent::run::{End, RunError, StopSignals, run as watch};
+use crate::agent::screen::Screen;
 use crate::agent::tell::Teller;
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder};
 use crate::config::{Rung, parse_slo};
@@ -92,11 +94,13 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 async fn run_all(mut args: RunArgs) -> Result<ExitCode, Failure> {
     let slo = parse_slo(&args.slo)
         .map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
+    let screen = Screen::start(std::io::stdout(), args.json).context("cannot start a thread")?;
+    let screen = Arc::new(screen);
     let mut process = args.target.find()?;
     let recording = args.record.clone();
     let mut life = 1_u32;
     loop {
-        let end = Box::pin(run_one(&args, slo, process)).await?;
+        let end = Box::pin(run_one(&args, slo, process, &screen)).await?;
         if end == End::Asked {
             return Ok(ExitCode::SUCCESS);
         }
@@ -120,7 +124,12 @@ fn of_life(recording: &Path, life: u32) -> PathBuf {
     name.into()
 }
 
-async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Failure> {
+async fn run_one(
+    args: &RunArgs,
+    slo: Slo,
+    process: Process,
+    screen: &Arc<Screen>,
+) -> Result<End, Failure> {
     let preset = preset_for(args.preset.as_deref(), &process)?;
     let resolved = Resolved::new(process, preset)?;
     let carrier = Carrier::start(ladder(args, &resolved).await?);
@@ -128,7 +137,7 @@ async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Fail
         .preset
         .settings(slo, args.mode(), args.protect_user.clone());
     let mut teller = Teller::new(
-        args.json,
+        Arc::clone(screen),
         audit(args, &resolved)?,
         recorder(args, &settings)?,
     );
