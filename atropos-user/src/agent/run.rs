@@ -71,6 +71,7 @@ pub async fn run(
     settings: Settings,
     mut carrier: Carrier,
     teller: &mut Teller,
+    stop: &mut StopSignals,
 ) -> Result<End, RunError> {
     let counter = resolved.preset.completed.as_ref();
     let completed = counter
@@ -90,7 +91,6 @@ pub async fn run(
         desk: desk.map(|desk| Box::new(desk) as Box<dyn Desk>),
         proof: feed.hears_marks().then(|| initiator::proof_of_watch(asked)),
     });
-    let stop = StopSignals::listen()?;
     let closely = signal(SignalKind::user_defined1()).context("cannot listen for signals")?;
     give_back_heap();
     teller.attached(resolved, &settings, clock::monotonic_ns());
@@ -171,7 +171,7 @@ impl Watch<'_> {
     async fn until_end(
         &mut self,
         end: &EndWatch,
-        mut stop: StopSignals,
+        stop: &mut StopSignals,
         mut closely: Signal,
     ) -> Result<End> {
         let mut tick = interval(TICK);

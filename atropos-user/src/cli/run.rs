@@ -94,23 +94,26 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 async fn run_all(mut args: RunArgs) -> Result<ExitCode, Failure> {
     let slo = parse_slo(&args.slo)
         .map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
+    // One for all lives of the server: between two of them somebody may ask as well.
+    let mut stop = StopSignals::listen()?;
     let screen = Screen::start(std::io::stdout(), args.json).context("cannot start a thread")?;
     let screen = Arc::new(screen);
     let mut process = args.target.find()?;
     let recording = args.record.clone();
     let mut life = 1_u32;
     loop {
-        let end = Box::pin(run_one(&args, slo, process, &screen)).await?;
+        let end = Box::pin(run_one(&args, slo, process, &screen, &mut stop)).await?;
         if end == End::Asked {
             return Ok(ExitCode::SUCCESS);
         }
         if !args.target.survives_restart() {
             return Ok(ExitCode::from(exit::TARGET));
         }
-        let Some(successor) = successor(&args).await? else {
-            return Ok(ExitCode::SUCCESS);
+        process = tokio::select! {
+            biased;
+            () = stop.asked() => return Ok(ExitCode::SUCCESS),
+            successor = successor(&args) => successor,
         };
-        process = successor;
         life += 1;
         // How the life before ended may be what somebody wants to look into.
         args.record = recording.as_deref().map(|file| of_life(file, life));
@@ -129,10 +132,16 @@ async fn run_one(
     slo: Slo,
     process: Process,
     screen: &Arc<Screen>,
+    stop: &mut StopSignals,
 ) -> Result<End, Failure> {
     let preset = preset_for(args.preset.as_deref(), &process)?;
     let resolved = Resolved::new(process, preset)?;
-    let carrier = Carrier::start(ladder(args, &resolved).await?);
+    let ladder = tokio::select! {
+        biased;
+        () = stop.asked() => return Ok(End::Asked),
+        ladder = ladder(args, &resolved) => ladder?,
+    };
+    let carrier = Carrier::start(ladder);
     let settings = resolved
         .preset
         .settings(slo, args.mode(), args.protect_user.clone());
@@ -141,7 +150,7 @@ async fn run_one(
         audit(args, &resolved)?,
         recorder(args, &settings)?,
     );
-    let watched = Box::pin(watch(&resolved, settings, carrier, &mut teller)).await;
+    let watched = Box::pin(watch(&resolved, settings, carrier, &mut teller, stop)).await;
     teller.stopped(&reason(&watched)).await;
     watched.map_err(|error| match error {
         RunError::Attach(_) => Failure::new(exit::KERNEL, error),
@@ -158,19 +167,15 @@ fn reason(watched: &Result<End, RunError>) -> String {
     }
 }
 
-/// The restarted server, once it answers on its control connection; nothing if the agent is asked to stop before.
-async fn successor(args: &RunArgs) -> Result<Option<Process>, Failure> {
-    let mut stop = StopSignals::listen()?;
+/// The restarted server, once it answers on its control connection.
+async fn successor(args: &RunArgs) -> Process {
     loop {
-        tokio::select! {
-            () = stop.asked() => return Ok(None),
-            () = tokio::time::sleep(SUCCESSOR_EVERY) => {}
-        }
+        tokio::time::sleep(SUCCESSOR_EVERY).await;
         let Ok(process) = args.target.find() else {
             continue;
         };
         if ready(args, &process).await {
-            return Ok(Some(process));
+            return process;
         }
     }
 }
