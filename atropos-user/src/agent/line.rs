@@ -73,6 +73,10 @@ pub(super) enum Line<'a> {
         at_ns: u64,
         trouble: &'a str,
     },
+    Unshown {
+        at_ns: u64,
+        count: u64,
+    },
     Stopped {
         at_ns: u64,
         reason: &'a str,

@@ -22,6 +22,7 @@ mod register;
 pub mod resolve;
 #[cfg(feature = "ebpf")]
 pub mod run;
+pub mod screen;
 pub mod statement;
 pub mod tell;
 pub mod told;

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::carrier::{Carrier, Tools};
+use super::carrier::{Carrier, Heard, Tools};
 use super::clock;
 use super::feed::{Eyes, Feed};
 use super::initiator::{self, Question};
@@ -71,6 +71,7 @@ pub async fn run(
     settings: Settings,
     mut carrier: Carrier,
     teller: &mut Teller,
+    stop: &mut StopSignals,
 ) -> Result<End, RunError> {
     let counter = resolved.preset.completed.as_ref();
     let completed = counter
@@ -90,7 +91,6 @@ pub async fn run(
         desk: desk.map(|desk| Box::new(desk) as Box<dyn Desk>),
         proof: feed.hears_marks().then(|| initiator::proof_of_watch(asked)),
     });
-    let stop = StopSignals::listen()?;
     let closely = signal(SignalKind::user_defined1()).context("cannot listen for signals")?;
     give_back_heap();
     teller.attached(resolved, &settings, clock::monotonic_ns());
@@ -107,7 +107,9 @@ pub async fn run(
         levels: Levels::default(),
         asked: Asked::default(),
     };
-    match watch.until_end(&end, stop, closely).await {
+    let done = watch.until_end(&end, stop, closely).await;
+    watch.wind_down().await;
+    match done {
         // Where the process is going, nothing can be attached or read any more.
         Err(_) if end.is_over_within(GOING) => Ok(End::TargetGone),
         done => Ok(done?),
@@ -169,7 +171,7 @@ impl Watch<'_> {
     async fn until_end(
         &mut self,
         end: &EndWatch,
-        mut stop: StopSignals,
+        stop: &mut StopSignals,
         mut closely: Signal,
     ) -> Result<End> {
         let mut tick = interval(TICK);
@@ -180,10 +182,7 @@ impl Watch<'_> {
                 () = stop.asked() => return Ok(End::Asked),
                 Some(()) = closely.recv() => self.asked_to_watch_closely()?,
                 Some(question) = self.questions.recv() => self.look_again(question),
-                Some(sent) = self.carrier.answers.recv() => self.answered(&sent).await?,
-                Some((decision, said)) = self.carrier.remarks.recv() => {
-                    self.teller.remarks(decision, &said, clock::monotonic_ns());
-                }
+                Some(heard) = self.carrier.heard() => self.heard(heard).await?,
                 _ = tick.tick() => {
                     if end.is_over() {
                         return Ok(End::TargetGone);
@@ -193,6 +192,16 @@ impl Watch<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Nothing is decided and no order leaves any more: tells what became of those that have left. The probes stay for as long, since an
+    /// order that was put down for the session's own thread is found there.
+    async fn wind_down(mut self) {
+        // Whom nobody proves is not signalled.
+        self.questions.close();
+        for sent in self.carrier.finish().await {
+            self.teller.answered(&sent);
         }
     }
 
@@ -274,9 +283,18 @@ impl Watch<'_> {
         Ok(())
     }
 
-    async fn answered(&mut self, sent: &SentOrder) -> Result<()> {
-        self.teller.answered(sent);
-        self.handle(&Input::Outcome(sent.report())).await
+    /// The carrier has brought something back.
+    async fn heard(&mut self, heard: Heard) -> Result<()> {
+        match heard {
+            Heard::Answer(sent) => {
+                self.teller.answered(&sent);
+                self.handle(&Input::Outcome(sent.report())).await?;
+            }
+            Heard::Remarks { decision, said } => {
+                self.teller.remarks(decision, &said, clock::monotonic_ns());
+            }
+        }
+        Ok(())
     }
 
     /// Feeds one input and does what it makes the engine want.
@@ -323,7 +341,7 @@ impl Watch<'_> {
     async fn send(&mut self, order: &Order) -> Option<Input> {
         let command = initiator::describe(self.resolved, usize::from(order.rung), &order.task);
         let reason = match self.teller.announce(order, &command).await {
-            Ok(()) if self.carrier.hand_over(order.clone()) => return None,
+            Ok(()) if self.carrier.hand_over(order.clone(), command.clone()) => return None,
             Ok(()) => "the order before this one is still under way".to_owned(),
             Err(reason) => reason,
         };

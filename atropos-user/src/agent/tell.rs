@@ -1,10 +1,11 @@
 //! Tells what happens: to the screen, as text or JSON lines, to the audit log, and to a recording.
 
-use std::io::Write as _;
+use std::sync::Arc;
 
 use super::clock;
 use super::line::Line;
 use super::resolve::Resolved;
+use super::screen::Screen;
 use super::watch::View;
 use crate::cancel::SentOrder;
 use crate::engine::input::{Input, Lost, OrderResult, ResourceId};
@@ -15,7 +16,7 @@ use crate::journal::{Audit, Intent, Recorder};
 
 /// Where to tell.
 pub struct Teller {
-    json: bool,
+    screen: Arc<Screen>,
     blind_before: Vec<ResourceId>,
     refused_before: Vec<String>,
     audit: Option<Audit>,
@@ -24,10 +25,10 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Tells to standard output, as text or as JSON lines, and to an audit log and a recording if there are any.
-    pub fn new(json: bool, audit: Option<Audit>, recorder: Option<Recorder>) -> Self {
+    /// Tells to the screen, and to an audit log and a recording if there are any.
+    pub fn new(screen: Arc<Screen>, audit: Option<Audit>, recorder: Option<Recorder>) -> Self {
         Self {
-            json,
+            screen,
             blind_before: Vec::new(),
             refused_before: Vec::new(),
             audit,
@@ -227,6 +228,7 @@ impl Teller {
         }
         self.blind_before = blind;
         self.journal(at_ns);
+        self.screen.catch_up();
     }
 
     /// Says when the audit log or the recording is in trouble.
@@ -255,40 +257,17 @@ impl Teller {
                 || trouble.clone(),
             );
         }
-        self.line(
-            &Line::Stopped {
-                at_ns: clock::monotonic_ns(),
-                reason,
-            },
-            || format!("stopped: {reason}"),
-        );
+        let line = Line::Stopped {
+            at_ns: clock::monotonic_ns(),
+            reason,
+        };
+        let text = || format!("stopped: {reason}");
+        self.screen.show_last(&line, text).await;
     }
 
     fn line(&self, line: &Line<'_>, text: impl FnOnce() -> String) {
-        let mut out = std::io::stdout().lock();
-        // Whoever reads us may go away; the watch goes on.
-        let _ = if self.json {
-            serde_json::to_writer(&mut out, line)
-                .map_err(std::io::Error::from)
-                .and_then(|()| out.write_all(b"\n"))
-        } else {
-            let text = text();
-            if text.is_empty() {
-                Ok(())
-            } else {
-                writeln!(out, "{} {text}", wall_time())
-            }
-        };
-        let _ = out.flush();
+        self.screen.show(line, text);
     }
-}
-
-/// Time of day, UTC.
-fn wall_time() -> String {
-    let seconds = clock::epoch_ns() / 1_000_000_000;
-    let (hours, minutes, seconds) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let ms = clock::epoch_ns() / 1_000_000 % 1000;
-    format!("{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z")
 }
 
 fn mode(mode: Mode) -> &'static str {

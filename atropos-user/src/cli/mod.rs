@@ -14,6 +14,9 @@ mod why;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use atropos_sim::cli::SimulateArgs;
 use clap::{Args, Parser, Subcommand};
@@ -44,6 +47,9 @@ enum Command {
     /// Run controllers on simulated incidents, and compare what the innocents got
     Simulate(SimulateArgs),
 }
+
+/// How long an error waits for its reader.
+const READER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the control connection goes, and as whom.
 #[derive(Clone, Debug, Args)]
@@ -165,10 +171,6 @@ fn print(text: &str) {
 }
 
 /// Runs the command line; errors become one text on standard error and a code.
-#[expect(
-    clippy::print_stderr,
-    reason = "the one place where an error becomes text"
-)]
 pub fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {
@@ -181,8 +183,25 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(Failure { code, error }) => {
-            eprintln!("atropos: {error:#}");
+            complain(error);
             ExitCode::from(code)
         }
+    }
+}
+
+/// Says an error, on a thread of its own: whoever reads and stalls does not keep a program that has nothing left to do.
+#[expect(
+    clippy::print_stderr,
+    reason = "the one place where an error becomes text"
+)]
+fn complain(error: anyhow::Error) {
+    let (done, said) = channel::<()>();
+    let started = thread::Builder::new().spawn(move || {
+        eprintln!("atropos: {error:#}");
+        drop(done);
+    });
+    if started.is_ok() {
+        // Nothing is ever sent: the end of the thread is what is waited for.
+        let _ = said.recv_timeout(READER_LIMIT);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -14,6 +15,7 @@ use crate::agent::clock;
 use crate::agent::initiator;
 use crate::agent::resolve::Resolved;
 use crate::agent::run::{End, RunError, StopSignals, run as watch};
+use crate::agent::screen::Screen;
 use crate::agent::tell::Teller;
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder};
 use crate::config::{Rung, parse_slo};
@@ -92,21 +94,26 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 async fn run_all(mut args: RunArgs) -> Result<ExitCode, Failure> {
     let slo = parse_slo(&args.slo)
         .map_err(|error| Failure::new(exit::USAGE, anyhow!("--slo {}: {error}", args.slo)))?;
+    // One for all lives of the server: between two of them somebody may ask as well.
+    let mut stop = StopSignals::listen()?;
+    let screen = Screen::start(std::io::stdout(), args.json).context("cannot start a thread")?;
+    let screen = Arc::new(screen);
     let mut process = args.target.find()?;
     let recording = args.record.clone();
     let mut life = 1_u32;
     loop {
-        let end = Box::pin(run_one(&args, slo, process)).await?;
+        let end = Box::pin(run_one(&args, slo, process, &screen, &mut stop)).await?;
         if end == End::Asked {
             return Ok(ExitCode::SUCCESS);
         }
         if !args.target.survives_restart() {
             return Ok(ExitCode::from(exit::TARGET));
         }
-        let Some(successor) = successor(&args).await? else {
-            return Ok(ExitCode::SUCCESS);
+        process = tokio::select! {
+            biased;
+            () = stop.asked() => return Ok(ExitCode::SUCCESS),
+            successor = successor(&args) => successor,
         };
-        process = successor;
         life += 1;
         // How the life before ended may be what somebody wants to look into.
         args.record = recording.as_deref().map(|file| of_life(file, life));
@@ -120,44 +127,55 @@ fn of_life(recording: &Path, life: u32) -> PathBuf {
     name.into()
 }
 
-async fn run_one(args: &RunArgs, slo: Slo, process: Process) -> Result<End, Failure> {
+async fn run_one(
+    args: &RunArgs,
+    slo: Slo,
+    process: Process,
+    screen: &Arc<Screen>,
+    stop: &mut StopSignals,
+) -> Result<End, Failure> {
     let preset = preset_for(args.preset.as_deref(), &process)?;
     let resolved = Resolved::new(process, preset)?;
-    let carrier = Carrier::start(ladder(args, &resolved).await?);
+    let ladder = tokio::select! {
+        biased;
+        () = stop.asked() => return Ok(End::Asked),
+        ladder = ladder(args, &resolved) => ladder?,
+    };
+    let carrier = Carrier::start(ladder);
     let settings = resolved
         .preset
         .settings(slo, args.mode(), args.protect_user.clone());
     let mut teller = Teller::new(
-        args.json,
+        Arc::clone(screen),
         audit(args, &resolved)?,
         recorder(args, &settings)?,
     );
-    let watched = Box::pin(watch(&resolved, settings, carrier, &mut teller)).await;
-    let end = watched.map_err(|error| match error {
+    let watched = Box::pin(watch(&resolved, settings, carrier, &mut teller, stop)).await;
+    teller.stopped(&reason(&watched)).await;
+    watched.map_err(|error| match error {
         RunError::Attach(_) => Failure::new(exit::KERNEL, error),
         RunError::Watch(error) => error.into(),
-    })?;
-    let reason = match end {
-        End::Asked => "asked to stop",
-        End::TargetGone => "the target is gone",
-    };
-    teller.stopped(reason).await;
-    Ok(end)
+    })
 }
 
-/// The restarted server, once it answers on its control connection; nothing if the agent is asked to stop before.
-async fn successor(args: &RunArgs) -> Result<Option<Process>, Failure> {
-    let mut stop = StopSignals::listen()?;
+/// Why a run is over.
+fn reason(watched: &Result<End, RunError>) -> String {
+    match watched {
+        Ok(End::Asked) => "asked to stop".to_owned(),
+        Ok(End::TargetGone) => "the target is gone".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The restarted server, once it answers on its control connection.
+async fn successor(args: &RunArgs) -> Process {
     loop {
-        tokio::select! {
-            () = stop.asked() => return Ok(None),
-            () = tokio::time::sleep(SUCCESSOR_EVERY) => {}
-        }
+        tokio::time::sleep(SUCCESSOR_EVERY).await;
         let Ok(process) = args.target.find() else {
             continue;
         };
         if ready(args, &process).await {
-            return Ok(Some(process));
+            return process;
         }
     }
 }

@@ -1,15 +1,16 @@
 //! What must never happen: a changed answer, a probe left behind, an order that may not be, a half attached agent.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use aya::programs::loaded_programs;
 use mysql_async::prelude::Queryable as _;
+use nix::sys::signal::Signal;
 
 use crate::agent::{Agent, atropos};
 use crate::common::crowd::Crowd;
-use crate::common::eventually;
 use crate::common::mariadb::MariaDb;
+use crate::common::{eventually, wait_for};
 use crate::scene::{Person, server, waiting};
 
 const READ: &str = "select v from w.t where id = 7";
@@ -248,6 +249,36 @@ async fn a_server_that_restarts_is_followed_when_it_was_named_by_its_program() {
         let replayed = atropos().args(["replay", &recording]).output().unwrap();
         assert!(replayed.status.success(), "{recording}: {replayed:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_is_heard_while_the_server_does_not_answer_yet() {
+    let Some(server) = server().await else { return };
+    let signal = |pid: u32, signal| {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).unwrap();
+    };
+    signal(server.pid, Signal::SIGSTOP);
+    let (pid, socket) = (server.pid.to_string(), server.socket.display().to_string());
+    let agent = run(&["--pid", &pid, "--socket", &socket, "--enforce"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the agent to listen", || {
+        hears(agent.id(), Signal::SIGTERM).then_some(())
+    });
+    signal(agent.id(), Signal::SIGTERM);
+    let output = agent.wait_with_output().unwrap();
+    signal(server.pid, Signal::SIGCONT);
+    assert!(output.status.success(), "{output:?}");
+    assert_nothing_was_attached(&output);
+}
+
+/// Whether a process handles a signal itself.
+fn hears(pid: u32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & (1 << (signal as u32 - 1)) != 0
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

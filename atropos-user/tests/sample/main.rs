@@ -19,4 +19,6 @@ mod program;
 mod run;
 mod scene;
 mod shift;
+#[cfg(feature = "ebpf")]
+mod stop;
 mod why;
