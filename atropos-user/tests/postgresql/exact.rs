@@ -67,6 +67,8 @@ fn task(pid: u64, request: u64) -> Task {
         fingerprint: 0,
         digest: String::new(),
         doing: String::new(),
+        since_ns: 0,
+        seen_ns: 0,
     }
 }
 

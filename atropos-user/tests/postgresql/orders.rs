@@ -52,6 +52,8 @@ fn task(server: &Postgres, pid: u64) -> Task {
         fingerprint: 0,
         digest: String::new(),
         doing: "as it was".to_owned(),
+        since_ns: 0,
+        seen_ns: 0,
     }
 }
 

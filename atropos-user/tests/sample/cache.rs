@@ -155,6 +155,7 @@ fn nobody_goes(server: &Server, preset: &str) {
         });
     });
     assert_eq!(errors, 0);
+    agent.answers();
     let orders = |line: &&serde_json::Value| line["effect"]["decision"]["orders"][0].is_object();
     agent.listen();
     assert_eq!(agent.said.iter().find(orders), None);
