@@ -188,5 +188,7 @@ fn task(state: &SessionState) -> Task {
         fingerprint: 0,
         digest: String::new(),
         doing: String::new(),
+        since_ns: 0,
+        seen_ns: 0,
     }
 }
