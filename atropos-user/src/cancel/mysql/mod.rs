@@ -1,7 +1,7 @@
 //! `MariaDB`'s own KILL, over a native connection that is opened, authenticated and kept warm ahead of need.
 //!
-//! Each command goes inside one compound statement that first compares thread, query id and state of the connection
-//! with what the order says: one round trip, and nobody is hit when anything differs. `KILL QUERY ID n` alone would not
+//! Each command goes inside one compound statement that first compares thread, query id (or start, see [`command`]) and state of
+//! the connection with what the order says: one round trip, and nobody is hit when anything differs. `KILL QUERY ID n` alone would not
 //! do, although the server refuses it (error 1957) once another statement has begun: an idle session still answers to
 //! the id of its last statement, and the server finds the session before it marks it, so that an order which arrives in
 //! that gap can hit the statement behind (measured: `docs/audit.md`, "MariaDB: how an order reaches the task that it names").
