@@ -21,18 +21,8 @@ const SHOWN_CHARS: usize = 60;
 pub(super) fn task(settings: &Settings, ledger: &Ledger, session: SessionKey) -> Task {
     let Some(state) = ledger.state(session) else {
         return Task {
-            session,
-            id: 0,
-            thread: 0,
-            request: 0,
-            activity: Activity::Busy,
-            class: String::new(),
-            principal: String::new(),
-            fingerprint: 0,
-            digest: String::new(),
             doing: "not listed by the target".to_owned(),
-            since_ns: 0,
-            seen_ns: 0,
+            ..Task::new(session, Activity::Busy)
         };
     };
     let for_s = seconds(ledger.now_ns.saturating_sub(state.since_ns));

@@ -254,6 +254,27 @@ pub struct Task {
     pub seen_ns: u64,
 }
 
+impl Task {
+    /// A task of which nothing else is known.
+    #[must_use]
+    pub fn new(session: SessionKey, activity: Activity) -> Self {
+        Self {
+            session,
+            id: 0,
+            thread: 0,
+            request: 0,
+            activity,
+            class: String::new(),
+            principal: String::new(),
+            fingerprint: 0,
+            digest: String::new(),
+            doing: String::new(),
+            since_ns: 0,
+            seen_ns: 0,
+        }
+    }
+}
+
 /// What ending a task would free of one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {

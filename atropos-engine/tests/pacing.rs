@@ -204,27 +204,34 @@ fn a_transaction_that_keeps_its_locks_when_its_statement_is_cancelled_is_ended_w
     world.lock(1, T, EXCLUSIVE);
     world.obey = Obey::Statement(5);
     world.run(1500);
-    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
-    assert_eq!(rungs, [0, 2]);
+    assert_eq!(rungs(&world), [0, 2]);
     let gap_ns = world.orders()[1].at_ns - world.orders()[0].at_ns;
     assert!((250 * MS..=350 * MS).contains(&gap_ns), "{gap_ns}");
     assert_eq!(world.outcome_kinds(), [OutcomeKind::Released]);
 }
 
-#[test]
-fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_next_rung() {
+/// A session in everybody's way whose orders all come too late for the request that they name.
+fn slippery() -> World {
     let mut world = World::new(settings());
     world.victims(100, 24, T, 80);
     world.run(3000);
     world.begin(1, None, "insert one row");
     world.lock(1, T, EXCLUSIVE);
     world.obey = Obey::Miss;
+    world
+}
+
+fn rungs(world: &World) -> Vec<u8> {
+    world.orders().iter().map(|order| order.rung).collect()
+}
+
+#[test]
+fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_next_rung() {
+    let mut world = slippery();
     for request in 0..40 {
         world.edit(1, |state| state.request = 1_000_000 + request);
         world.run(10);
     }
-    let rungs =
-        |world: &World| -> Vec<u8> { world.orders().iter().map(|order| order.rung).collect() };
     assert_eq!(rungs(&world), [0, 1, 2]);
     assert_eq!(world.verdict(1), Some(PassedOver::NoRung));
     for request in 100..1600 {
@@ -240,12 +247,7 @@ fn a_session_that_slips_away_by_short_requests_while_it_holds_on_is_met_by_the_n
 
 #[test]
 fn whoever_comes_next_on_the_connection_of_one_that_slipped_away_is_met_by_the_first_rung() {
-    let mut world = World::new(settings());
-    world.victims(100, 24, T, 80);
-    world.run(3000);
-    world.begin(1, None, "insert one row");
-    world.lock(1, T, EXCLUSIVE);
-    world.obey = Obey::Miss;
+    let mut world = slippery();
     for request in 0..200 {
         world.edit(1, |state| {
             state.request = 1_000_000 + request;
@@ -253,7 +255,7 @@ fn whoever_comes_next_on_the_connection_of_one_that_slipped_away_is_met_by_the_f
         });
         world.run(10);
     }
-    let rungs: Vec<u8> = world.orders().iter().map(|order| order.rung).collect();
+    let rungs = rungs(&world);
     assert!(rungs.len() > 1, "it was in the way again and again");
     assert!(rungs.iter().all(|rung| *rung == 0), "{rungs:?}");
 }

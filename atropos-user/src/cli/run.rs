@@ -18,7 +18,7 @@ use crate::agent::run::{End, RunError, StopSignals, run as watch};
 use crate::agent::screen::Screen;
 use crate::agent::tell::Teller;
 use crate::cancel::{AnyInitiator, Initiator as _, Ladder};
-use crate::config::{Rung, parse_slo};
+use crate::config::parse_slo;
 use crate::engine::settings::{Mode, Settings, Slo};
 use crate::journal::{Audit, AuditClock, Recorder, Run};
 use crate::target::Process;
@@ -136,15 +136,16 @@ async fn run_one(
 ) -> Result<End, Failure> {
     let preset = preset_for(args.preset.as_deref(), &process)?;
     let resolved = Resolved::new(process, preset)?;
+    let settings = resolved
+        .preset
+        .settings(slo, args.mode(), args.protect_user.clone());
     let ladder = tokio::select! {
         biased;
         () = stop.asked() => return Ok(End::Asked),
         ladder = ladder(args, &resolved) => ladder?,
     };
-    let carrier = Carrier::start(ladder);
-    let settings = resolved
-        .preset
-        .settings(slo, args.mode(), args.protect_user.clone());
+    let deadlines_ns = settings.ladder.iter().map(|rung| rung.deadline_ns);
+    let carrier = Carrier::start(ladder.with_deadlines(deadlines_ns.collect()));
     let mut teller = Teller::new(
         Arc::clone(screen),
         audit(args, &resolved)?,
@@ -245,13 +246,5 @@ async fn ladder(args: &RunArgs, resolved: &Resolved) -> Result<Ladder<AnyInitiat
         initiator.check_permission().await.map_err(refused)?;
     }
     let exact = initiator::exact(resolved);
-    let rungs = resolved
-        .preset
-        .cancel
-        .iter()
-        .flat_map(|cancel| &cancel.rungs);
-    let deadline_ns = |rung: &Rung| u64::try_from(rung.deadline.as_nanos()).unwrap_or(u64::MAX);
-    Ok(Ladder::new(initiator, args.mode(), clock::monotonic_ns)
-        .with_exact(exact)
-        .with_deadlines(rungs.map(deadline_ns).collect()))
+    Ok(Ladder::new(initiator, args.mode(), clock::monotonic_ns).with_exact(exact))
 }

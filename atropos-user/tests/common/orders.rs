@@ -76,18 +76,12 @@ pub async fn task_unless(
             && (command == "Sleep") == (activity != Activity::Busy)
         {
             return Some(Task {
-                session: SessionKey(1),
                 id,
                 thread,
                 request,
-                activity,
-                class: String::new(),
                 principal: "root".to_owned(),
-                fingerprint: 0,
-                digest: String::new(),
                 doing: format!("{activity:?}"),
-                since_ns: 0,
-                seen_ns: 0,
+                ..Task::new(SessionKey(1), activity)
             });
         }
         if over() {

@@ -57,18 +57,10 @@ fn patient() -> Preset {
 /// The task of a backend at the request with this number.
 fn task(pid: u64, request: u64) -> Task {
     Task {
-        session: SessionKey(pid),
         id: pid,
         thread: u32::try_from(pid).unwrap(),
         request,
-        activity: Activity::Busy,
-        class: String::new(),
-        principal: String::new(),
-        fingerprint: 0,
-        digest: String::new(),
-        doing: String::new(),
-        since_ns: 0,
-        seen_ns: 0,
+        ..Task::new(SessionKey(pid), Activity::Busy)
     }
 }
 

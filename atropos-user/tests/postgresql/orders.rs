@@ -5,7 +5,7 @@ use atropos::cancel::{
     Answer, Credentials, Initiator as _, PgCommand, PgEndpoint, Postgres as Control,
     PostgresSettings, Secret,
 };
-use atropos::engine::input::{Activity, OrderResult, SessionKey, SessionState};
+use atropos::engine::input::{Activity, OrderResult, SessionState};
 use atropos::engine::record::Task;
 
 use crate::common::postgresql::Postgres;
@@ -42,18 +42,12 @@ fn task(server: &Postgres, pid: u64) -> Task {
         view.sessions.into_iter().find(|state| state.id == pid)
     });
     Task {
-        session: SessionKey(state.session.0),
         id: state.id,
         thread: state.thread,
         request: state.request,
-        activity: state.activity,
-        class: String::new(),
         principal: state.principal,
-        fingerprint: 0,
-        digest: String::new(),
         doing: "as it was".to_owned(),
-        since_ns: 0,
-        seen_ns: 0,
+        ..Task::new(state.session, state.activity)
     }
 }
 

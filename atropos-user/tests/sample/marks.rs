@@ -178,17 +178,9 @@ fn an_order_is_only_for_the_task_that_was_seen_and_not_for_the_one_after_it() {
 /// The task of a session as an order would name it.
 fn task(state: &SessionState) -> Task {
     Task {
-        session: state.session,
         id: state.id,
         thread: state.thread,
         request: state.request,
-        activity: state.activity,
-        class: String::new(),
-        principal: String::new(),
-        fingerprint: 0,
-        digest: String::new(),
-        doing: String::new(),
-        since_ns: 0,
-        seen_ns: 0,
+        ..Task::new(state.session, state.activity)
     }
 }

@@ -29,6 +29,13 @@ impl Probes {
             .close_uses(|(key, _)| ended.contains(&(key.session, key.pid)));
     }
 
+    /// Something was lost, which may have been an end: what is kept open may be held by nobody any more, or by somebody else.
+    pub(super) fn doubt_open(&mut self) {
+        if self.marks {
+            self.kernel.close_open(|_| true);
+        }
+    }
+
     /// What sessions use of resources whose probes are attached; nothing is read where none are.
     pub(super) fn uses(&self, now_ns: u64) -> Uses {
         let since: Vec<(ResourceId, u64)> = self

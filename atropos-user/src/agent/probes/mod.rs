@@ -259,9 +259,8 @@ impl Probes {
         let lost = self.counters.lost()?.iter().sum::<u64>() + self.ring.unreadable_count();
         harvest.lost += lost - self.lost_before;
         self.lost_before = lost;
-        if self.marks && harvest.lost > 0 {
-            // An end may be among what was lost: what is kept open may be held by nobody any more, or by somebody else.
-            self.kernel.close_open(|_| true);
+        if harvest.lost > 0 {
+            self.doubt_open();
         }
         if let Some(since_ns) = self.requests_since_ns() {
             harvest.covered_ns = now_ns.saturating_sub(since_ns.max(self.harvested_ns));
@@ -294,7 +293,6 @@ impl Probes {
         if !events.iter().any(is_end) || !self.process.is_headless() {
             return Ok(0);
         }
-        self.kernel.close_open(|_| true);
         self.kernel.close_uses(|_| true);
         self.kernel.forget_sessions();
         self.kernel.watch(pid, scope(self.forks))?;

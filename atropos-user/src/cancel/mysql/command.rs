@@ -271,18 +271,12 @@ mod tests {
 
     fn task(since_ns: u64, seen_ns: u64) -> Task {
         Task {
-            session: SessionKey(1),
             id: 7,
             thread: 4711,
             request: 99,
-            activity: Activity::Busy,
-            class: String::new(),
-            principal: String::new(),
-            fingerprint: 0,
-            digest: String::new(),
-            doing: String::new(),
             since_ns,
             seen_ns,
+            ..Task::new(SessionKey(1), Activity::Busy)
         }
     }
 

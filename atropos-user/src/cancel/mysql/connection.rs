@@ -142,18 +142,11 @@ impl Session {
             format!("SELECT TID, QUERY_ID FROM information_schema.PROCESSLIST WHERE ID = {id}");
         let (thread, request) = within(self.limit, one_row(self.conn()?, &text)).await?;
         Ok(Task {
-            session: SessionKey(0),
             id,
             thread,
             request,
-            activity: Activity::IdleInTransaction,
-            class: String::new(),
-            principal: String::new(),
-            fingerprint: 0,
-            digest: String::new(),
             doing: "idle".to_owned(),
-            since_ns: 0,
-            seen_ns: 0,
+            ..Task::new(SessionKey(0), Activity::IdleInTransaction)
         })
     }
 

@@ -111,18 +111,11 @@ impl Seen {
     /// As an order would name it, for a session of our own that has gone idle.
     pub(super) fn as_own_task(&self, pid: u32) -> Task {
         Task {
-            session: SessionKey(0),
             id: u64::from(pid),
             thread: pid,
             request: self.request.unwrap_or(0),
-            activity: Activity::IdleWithLocks,
-            class: String::new(),
-            principal: String::new(),
-            fingerprint: 0,
-            digest: String::new(),
             doing: "idle".to_owned(),
-            since_ns: 0,
-            seen_ns: 0,
+            ..Task::new(SessionKey(0), Activity::IdleWithLocks)
         }
     }
 }
